@@ -1,0 +1,71 @@
+/*
+ * The parallel layout of a training job: how many ways each dimension splits
+ * the work. The same keys stand in a scenario's `layout:` and in a plan.
+ *
+ *   gpus = tp * cp * pp * dp            (dense part)
+ *   gpus = etp * ep * pp * edp          (expert part, parallel folding)
+ */
+#ifndef MW_SIM_MODEL_LAYOUT_H
+#define MW_SIM_MODEL_LAYOUT_H
+
+#include "base/err.h"
+#include "base/yaml.h"
+
+#include <stdbool.h>
+
+/* What is stored of a layer's activations (Korthikanti et al., 2022):
+ * everything; all but the attention core; only the layer's input. */
+enum mw_recompute {
+    MW_RECOMPUTE_NONE,
+    MW_RECOMPUTE_SELECTIVE,
+    MW_RECOMPUTE_FULL
+};
+
+enum mw_dtype {
+    MW_FP32,
+    MW_TF32,
+    MW_BF16,
+    MW_FP16,
+    MW_FP8,
+    MW_FP4,
+    MW_DTYPE_COUNT
+};
+/* Bytes of one element (FP4 is 0.5). */
+double mw_dtype_bytes(enum mw_dtype dtype);
+const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
+extern const struct mw_enum mw_dtype_enums[];
+extern const struct mw_enum mw_recompute_enums[];
+const char *mw_recompute_name(enum mw_recompute recompute);
+
+struct mw_layout {
+    int tp;   /* tensor parallel ways */
+    bool sp;  /* sequence parallel within the TP group */
+    int cp;   /* context parallel ways */
+    int pp;   /* pipeline stages (devices) */
+    int vpp;  /* chunks (virtual stages) per device */
+    int dp;   /* data parallel ways */
+    int zero; /* 0..3 */
+    int ep;   /* expert parallel ways */
+    int etp;  /* tensor parallel ways inside an expert */
+    int micro_batch;           /* sequences per micro-batch and replica */
+    const char *schedule;      /* a generator's name: "1f1b", "gpipe", ... */
+    enum mw_recompute recompute;
+    const char *order; /* rank order, fastest first: "tp-cp-ep-dp-pp" */
+};
+
+/* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp". */
+void mw_layout_default(struct mw_layout *layout);
+/* Ranks the layout occupies: tp * cp * pp * dp. */
+int mw_layout_ranks(const struct mw_layout *layout);
+/* Binder table of the keys above. `offset` 0 is the start of mw_layout. */
+extern const struct mw_field mw_layout_fields[];
+
+/* Coordinates of a rank in the (tp, cp, dp, pp) grid under layout->order
+ * ("ep" in the order folds into dp and takes no place of its own). */
+struct mw_coord {
+    int tp, cp, dp, pp;
+};
+struct mw_coord mw_layout_coord(const struct mw_layout *layout, int rank);
+int mw_layout_rank(const struct mw_layout *layout, struct mw_coord at);
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * A decoder-only transformer: its shape, parameters, operators, activations.
+ *
+ * One description serves the simulator (costs), the planner (memory, bounds)
+ * and the executor (which allocates from the same parameter table).
+ */
+#ifndef MW_SIM_MODEL_MODEL_H
+#define MW_SIM_MODEL_MODEL_H
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/yaml.h"
+#include "sim/model/layout.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mw_norm { MW_NORM_LAYER, MW_NORM_RMS };
+enum mw_position { MW_POS_LEARNED, MW_POS_ROTARY, MW_POS_ALIBI, MW_POS_NONE };
+enum mw_activation { MW_ACT_GELU, MW_ACT_SILU, MW_ACT_RELU };
+
+struct mw_moe {
+    int n_experts;       /* routed experts; 0: a dense model */
+    int top_k;           /* routed experts per token */
+    int n_shared;        /* shared experts */
+    int ffn;             /* intermediate size of one routed expert */
+    int shared_ffn;      /* total intermediate size of the shared experts */
+    int first_dense;     /* leading layers with a dense MLP */
+    int every;           /* an MoE layer each `every` layers (1: all) */
+    bool shared_gate;    /* sigmoid gate on the shared expert (Qwen2-MoE) */
+    bool router_bias;    /* expert-bias vector of the router (DeepSeek-V3) */
+};
+
+/* Multi-head latent attention (DeepSeek-V2, section 2.1). */
+struct mw_mla {
+    bool on;
+    int q_lora, kv_lora, rope_dim, nope_dim, v_dim; /* q_lora 0: no q latent */
+};
+
+struct mw_model {
+    const char *name;
+    int hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn, vocab;
+    int max_seq; /* length of a learned position table */
+    bool is_gated; /* SwiGLU / GeGLU: gate and up projections */
+    enum mw_norm norm;
+    enum mw_position position;
+    enum mw_activation act;
+    bool tied;          /* head shares the embedding matrix */
+    bool bias_qkv, bias_proj, bias_mlp, bias_norm, bias_head;
+    bool qk_norm;       /* per-head RMSNorm of q and k (Qwen3) */
+    bool final_norm;    /* a norm before the head */
+    bool sandwich_norm; /* norms after attention and MLP as well */
+    struct mw_moe moe;
+    struct mw_mla mla;
+    int n_mtp; /* multi-token-prediction layers (DeepSeek-V3: 1; not counted
+                  in the published 671B) */
+};
+
+bool mw_model_layer_is_moe(const struct mw_model *model, int layer);
+
+/* ---- where models come from ------------------------------------------- */
+/* A named preset ("llama3-8b", "gpt3-175b", ...; any case). Unknown: MW_EINPUT
+ * with the nearest name. */
+enum mw_status mw_model_preset(const char *name, struct mw_model *out,
+                               struct mw_err *err);
+/* i-th preset name, NULL past the end: for listings and hints. */
+const char *mw_model_preset_name(size_t i);
+/* A Hugging Face config.json. An unknown architecture lists the fields it
+ * lacks. Strings go to the arena. */
+enum mw_status mw_model_hf_config(const char *path, struct mw_arena *arena,
+                                  struct mw_model *out, struct mw_err *err);
+/* The `model:` node of a scenario: a preset's name, {preset: X, <overrides>},
+ * {hf_config: PATH relative to the scenario} or explicit fields. */
+enum mw_status mw_model_read(struct mw_node *node, const char *base_dir,
+                             struct mw_arena *arena, struct mw_model *out,
+                             struct mw_err *err);
+/* Positive sizes, heads divide by kv heads, and so on. */
+enum mw_status mw_model_check(const struct mw_model *model, struct mw_err *err);
+
+/* ---- parameters --------------------------------------------------------- */
+enum mw_shard {
+    MW_SHARD_NONE,   /* replicated in the TP group */
+    MW_SHARD_ROWS,   /* output dimension split (column-parallel linear) */
+    MW_SHARD_COLS,   /* input dimension split (row-parallel linear) */
+    MW_SHARD_EXPERT  /* one tensor per expert: split over EP (and by rows or
+                        cols over ETP, see `expert_shard`) */
+};
+
+/*
+ * One tensor [outer][rows][cols] (outer 3 for fused QKV with equal thirds,
+ * 2 for fused gate-up, otherwise 1; vectors have cols = 1). For an expert
+ * tensor the shape is that of one expert and n_copies the experts.
+ */
+struct mw_param {
+    const char *name; /* static: "attn.qkv.weight"; no layer index in it */
+    int layer;        /* 0..n_layers-1; -1 embedding side, n_layers head side;
+                         MTP layers follow at n_layers + 1 ... */
+    int64_t outer, rows, cols;
+    int64_t n_copies;
+    enum mw_shard shard, expert_shard;
+    bool is_norm_or_bias; /* no weight decay */
+    bool is_mtp;          /* multi-token-prediction: not in published totals */
+};
+struct mw_params {
+    struct mw_param *v;
+    size_t n, cap;
+};
+/* Every tensor in a fixed order: embedding, layers, final norm, head.
+ * Release with mw_array_release(). A tied head has no tensor of its own. */
+void mw_model_params(const struct mw_model *model, struct mw_params *out);
+/* Elements of a parameter: whole, and one rank's shard (tp, ep, etp). */
+int64_t mw_param_count(const struct mw_param *p);
+int64_t mw_param_shard_count(const struct mw_param *p,
+                             const struct mw_layout *layout);
+/* Published total (without MTP) and the part active per token (top_k of the
+ * routed experts; embedding counted as the literature does: once). */
+int64_t mw_model_param_count(const struct mw_model *model);
+int64_t mw_model_active_param_count(const struct mw_model *model);
+
+/* ---- operators ----------------------------------------------------------- */
+enum mw_op_kind {
+    MW_OP_GEMM,         /* D[m,n] = A[m,k] B[k,n], `batch` times */
+    MW_OP_ATTENTION,    /* fused (flash) attention core */
+    MW_OP_NORM,
+    MW_OP_ROTARY,
+    MW_OP_ACTIVATION,   /* GELU, SwiGLU, ... with bias */
+    MW_OP_ADD,          /* residual, with dropout where used */
+    MW_OP_SOFTMAX,      /* scale-mask-softmax of unfused attention */
+    MW_OP_EMBEDDING,
+    MW_OP_CROSS_ENTROPY,
+    MW_OP_ROUTER,       /* top-k gate */
+    MW_OP_PERMUTE,      /* token dispatch / combine on the device */
+    MW_OP_OPTIMIZER,
+    MW_OP_COLL,         /* a collective of the layout: see coll fields */
+    MW_OP_KIND_COUNT
+};
+const char *mw_op_kind_name(enum mw_op_kind kind); /* "gemm" */
+
+/* Which part of the work: forward, input gradient, weight gradient. */
+enum mw_pass { MW_PASS_F, MW_PASS_B, MW_PASS_W, MW_PASS_BW, MW_PASS_COUNT };
+const char *mw_pass_name(enum mw_pass pass); /* "F" "B" "W" "BW" */
+
+enum mw_coll_op {
+    MW_ALL_REDUCE,
+    MW_ALL_GATHER,
+    MW_REDUCE_SCATTER,
+    MW_ALL_TO_ALL,
+    MW_BROADCAST,
+    MW_SEND_RECV,
+    MW_REDUCE,
+    MW_COLL_OP_COUNT
+};
+const char *mw_coll_op_name(enum mw_coll_op op); /* "all_reduce" */
+extern const struct mw_enum mw_coll_op_enums[];
+
+/* The dimension whose group carries a collective. */
+enum mw_dim {
+    MW_DIM_TP, MW_DIM_CP, MW_DIM_EP, MW_DIM_ETP, MW_DIM_PP, MW_DIM_DP,
+    MW_DIM_COUNT
+};
+const char *mw_dim_name(enum mw_dim dim); /* "tp" */
+
+/*
+ * One operator of one pass for one micro-batch on one rank. FLOPs count a
+ * multiply-add as 2; bytes are those that must cross the device memory once
+ * (inputs read, outputs written); save_bytes is what the forward pass must
+ * keep for the backward one (0 under recomputation of that operator).
+ */
+struct mw_op {
+    enum mw_op_kind kind;
+    enum mw_pass pass;
+    const char *name; /* static: "qkv" "attn" "proj" "fc1" "act" "fc2" ... */
+    int64_t m, n, k, batch; /* GEMM; attention: m = q tokens, n = kv tokens,
+                               k = head_dim, batch = heads * sequences;
+                               others: m = rows (tokens), n = width */
+    int64_t kv_batch;       /* attention: kv heads * sequences */
+    bool is_causal;         /* attention */
+    double flops;           /* performed on this rank */
+    double model_flops;     /* counted as useful work (MFU): no recompute */
+    double bytes;
+    double save_bytes;
+    enum mw_dtype dtype;
+    enum mw_coll_op coll; /* MW_OP_COLL: which, over which group, how much */
+    enum mw_dim dim;
+    double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
+    double work_fraction; /* part of the full square that attention does:
+                             0.5 + 0.5/s causal, 1 otherwise */
+};
+struct mw_ops {
+    struct mw_op *v;
+    size_t n, cap;
+};
+
+/* What a rank computes with: sizes after the layout has been applied. */
+struct mw_work {
+    const struct mw_model *model;
+    const struct mw_layout *layout;
+    int64_t seq;             /* tokens of one sequence, whole */
+    enum mw_dtype dtype;     /* of activations and GEMM inputs */
+    bool is_flash;           /* fused attention (no s x s tensor stored) */
+    bool has_dropout;        /* masks stored (Megatron of 2021) */
+};
+
+/*
+ * Appends the operators of one pass of one transformer layer, in execution
+ * order, TP/CP/EP collectives included (Megatron's f and g operators: 1 all-
+ * reduce after attention and 1 after the MLP forward, the same backward; with
+ * sp an all-gather before and a reduce-scatter after instead).
+ * MW_PASS_B and MW_PASS_W are the separate input- and weight-gradient parts;
+ * MW_PASS_BW is B followed by W. With recomputation the forward operators to
+ * repeat are not in B: ask mw_layer_recompute_ops.
+ */
+void mw_layer_ops(const struct mw_work *work, int layer, enum mw_pass pass,
+                  struct mw_ops *out);
+/* Forward operators repeated before B under layout->recompute (none: nothing;
+ * selective: attention core; full: the whole layer and its collectives). */
+void mw_layer_recompute_ops(const struct mw_work *work, int layer,
+                            struct mw_ops *out);
+/* Embedding look-up (first stage) and final norm + head + loss (last). */
+void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
+                      struct mw_ops *out);
+void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
+                 struct mw_ops *out);
+/* Bytes sent between stages per micro-batch and rank. */
+double mw_boundary_bytes(const struct mw_work *work);
+
+/* Model FLOPs of one step per Megatron's formula generalised: forward 1,
+ * backward 2, no recompute; attention counted full (s^2) or causal (half). */
+double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
+                                bool is_causal_half);
+
+/* ---- memory ---------------------------------------------------------------- */
+/* Bytes that one layer keeps per micro-batch on one rank between forward and
+ * backward, under the layout's recompute; and for embedding and head. */
+double mw_layer_activation_bytes(const struct mw_work *work, int layer);
+double mw_embedding_activation_bytes(const struct mw_work *work);
+double mw_head_activation_bytes(const struct mw_work *work);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * A scenario: which model, on which cluster, doing what work, within which
+ * limits. YAML; keys `format name model cluster workload limits objective
+ * layout` (docs/scenario.md). Read once; owns an arena.
+ */
+#ifndef MW_SIM_MODEL_SCENARIO_H
+#define MW_SIM_MODEL_SCENARIO_H
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/yaml.h"
+#include "sim/model/layout.h"
+#include "sim/model/model.h"
+
+struct mw_cluster {
+    const char *system; /* slug or alias of hwdb systems */
+    int n_nodes;
+    int gpus_per_node;  /* 0: the system's */
+};
+
+struct mw_workload {
+    int64_t seq;
+    int64_t global_batch; /* sequences per step */
+    enum mw_dtype dtype;        /* compute and parameters */
+    enum mw_dtype grad_dtype;   /* gradient accumulation and reduction */
+    bool is_flash;              /* attention: flash | unfused */
+    bool has_dropout;
+    bool causal_flops; /* model FLOPs counted causal (half) or full */
+    const char *optimizer;      /* "adamw" */
+    uint64_t seed;
+};
+
+struct mw_limits {
+    double memory_bytes;      /* per rank; 0: the device's capacity */
+    double memory_fraction;   /* usable part of it; default 0.92 */
+    struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
+    struct mw_int_list cp, ep, vpp;
+    int max_tp;               /* 0: GPUs of a node */
+};
+
+enum mw_objective { MW_OBJ_STEP_TIME, MW_OBJ_MEMORY };
+
+struct mw_scenario {
+    struct mw_arena arena;
+    const char *file;  /* as given */
+    const char *name;
+    uint64_t hash;     /* of what matters: model, cluster, workload, limits */
+    struct mw_model model;
+    struct mw_cluster cluster;
+    struct mw_workload workload;
+    struct mw_limits limits;
+    int objective;
+    bool has_layout;
+    struct mw_layout layout;
+    /* Uneven layers per virtual stage of `layout`; empty: even. */
+    struct mw_int_list layout_layers;
+};
+
+/* Reads and checks everything that needs no hardware database. On failure
+ * nothing is left to release. */
+enum mw_status mw_scenario_load(const char *path, struct mw_scenario *out,
+                                struct mw_err *err);
+void mw_scenario_release(struct mw_scenario *scenario);
+
+/*
+ * Rules that every layout must meet: products equal the ranks, tp divides
+ * heads and kv heads (or is a multiple of kv heads), ffn and vocab; batch
+ * divides by dp * micro_batch; layers are enough for pp * vpp. The first
+ * broken rule is the message; rule_id (may be NULL) gets a short stable name
+ * ("tp_heads") for counting reasons. Returns MW_ENO without touching err when
+ * err is NULL. n_ranks 0: do not compare with a cluster.
+ */
+enum mw_status mw_layout_check(const struct mw_layout *layout,
+                               const struct mw_model *model,
+                               const struct mw_workload *workload, int n_ranks,
+                               const char **rule_id, struct mw_err *err);
+
+/* Micro-batches per step and replica: global_batch / (dp * micro_batch). */
+int mw_microbatches(const struct mw_layout *layout,
+                    const struct mw_workload *workload);
+
+#endif

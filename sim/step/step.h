@@ -1,0 +1,83 @@
+/*
+ * One training step: the plan's schedule with every pass priced by sim/cost,
+ * as a task graph with compute, TP, PP and DP streams; time, memory, MFU,
+ * exposed breakdown, timeline.
+ */
+#ifndef MW_SIM_STEP_STEP_H
+#define MW_SIM_STEP_STEP_H
+
+#include "sim/cost/cost.h"
+#include "sim/engine/timeline.h"
+#include "sim/plan/plan.h"
+
+struct mw_stage_memory {
+    double weight_bytes, grad_bytes, optimizer_bytes;
+    double activation_bytes; /* high-water mark of micro-batches in flight */
+    double temporary_bytes;  /* largest transient (logits, gathered input) */
+    double overhead_bytes;   /* context, communicators (constants table) */
+    double total_bytes;
+};
+
+struct mw_step_result {
+    double step_time_s;
+    double tokens_per_s_per_gpu;
+    double model_flops;    /* whole step, all GPUs: no recompute */
+    double hardware_flops; /* with recompute */
+    double model_tflops_per_gpu, hardware_tflops_per_gpu;
+    double mfu;            /* model FLOPs / (time x peak of the dtype) */
+    double breakdown_s[MW_SPAN_KIND_COUNT]; /* exposed, sums to step_time_s */
+    int n_stages;
+    struct mw_stage_memory *memory; /* [pp] */
+    double peak_bytes, capacity_bytes, usable_bytes;
+    bool fits;
+    uint64_t events;
+    double wall_time_s;
+    uint64_t rung_count[MW_RUNG_COUNT]; /* operators priced by each rung */
+};
+
+struct mw_step_opts {
+    struct mw_timeline *timeline; /* filled when not NULL */
+    struct mw_explain *explain;
+    bool memory_only; /* no time simulation (planner's first filter) */
+};
+
+/* Simulates; ranks of a pipeline stage are folded (identical). Release the
+ * result with mw_step_result_release. */
+enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
+                                const struct mw_plan *plan,
+                                const struct mw_cost_ctx *ctx,
+                                const struct mw_step_opts *opts,
+                                struct mw_step_result *out, struct mw_err *err);
+void mw_step_result_release(struct mw_step_result *r);
+
+/*
+ * Fast form: closed form of the same step (sum of exposed terms), for the
+ * search: fixed cost per call, no task graph. Memory is exact.
+ */
+enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
+                                const struct mw_layout *layout,
+                                const int *layers,
+                                const struct mw_cost_ctx *ctx,
+                                double *out_time_s, double *out_peak_bytes,
+                                struct mw_err *err);
+
+/* Cost in seconds of virtual stage k's passes for one micro-batch (compute and
+ * blocking TP collectives): what the partition program weighs. Layer cost is
+ * that of the given layer alone; embedding and head are returned apart. */
+struct mw_layer_cost {
+    double f_s, b_s, w_s;
+};
+void mw_step_layer_cost(const struct mw_scenario *scenario,
+                        const struct mw_layout *layout,
+                        const struct mw_cost_ctx *ctx, int layer,
+                        struct mw_layer_cost *out);
+void mw_step_embedding_cost(const struct mw_scenario *scenario,
+                            const struct mw_layout *layout,
+                            const struct mw_cost_ctx *ctx,
+                            struct mw_layer_cost *out);
+void mw_step_head_cost(const struct mw_scenario *scenario,
+                       const struct mw_layout *layout,
+                       const struct mw_cost_ctx *ctx,
+                       struct mw_layer_cost *out);
+
+#endif
