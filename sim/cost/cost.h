@@ -44,15 +44,33 @@ struct mw_group {
                            the same time: ranks of a node / ranks_per_node */
 };
 
+/* The measured rows of one (op, pass, dtype) of the device. */
+struct mw_kernel_set {
+    const struct mw_kernel_row *row;
+    size_t n;
+};
+
 struct mw_cost_ctx {
     const struct mw_hwdb *db;
     const struct mw_system *system;
     const struct mw_gpu *gpu;
     int n_nodes, gpus_per_node;
-    double insitu_factor; /* measured real step / hot loops; 1 when unknown */
+    double insitu_factor;   /* measured real step / hot loops; 1 when unknown */
     double kernel_launch_s; /* per operator on the device; 0 on a CPU */
+    /* Shape dependence of a GEMM where nothing was measured: output tiles,
+     * and the depth at which half the rate is reached. 0 on a CPU. */
+    double gemm_tile_m, gemm_tile_n, gemm_k_half;
+    double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
+    /* Indexed once, so that pricing does no look-up by name. */
+    struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];
 };
-/* Fills ctx from the database for a cluster; MW_EINPUT for unknown names. */
+/*
+ * Fills ctx from the database for a cluster; gpus_per_node 0 takes the
+ * system's. Unknown names, more GPUs per node than the system has, and a
+ * missing constant are MW_EINPUT. Owns nothing; valid as long as db.
+ *
+ *   mw_cost_ctx_init(&ctx, db, "dgx-a100", 8, 0, &err)
+ */
 enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
@@ -78,6 +96,10 @@ struct mw_cost mw_cost_p2p(const struct mw_cost_ctx *ctx, double bytes,
                            bool crosses_node, int sharers,
                            struct mw_explain *explain);
 
+/* Peak rate of a dtype on the device; the next wider dtype's when the device
+ * has no path for it (FP8 weights on an A100 are computed in FP16). */
+double mw_cost_peak_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype);
+
 /* How the group of one dimension lies on nodes of gpus_per_node ranks, ranks
  * placed in layout->order. */
 struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
@@ -85,5 +107,12 @@ struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
 /* Does the boundary between pipeline stages s and s + 1 cross nodes? */
 bool mw_cost_pp_crosses(const struct mw_layout *layout, int stage,
                         int gpus_per_node);
+/* Ranks of one pipeline stage on one node: they send at the same time and
+ * share its NICs. */
+int mw_cost_pp_sharers(const struct mw_layout *layout, int gpus_per_node);
+/* The ranks that hold the same gradient: dp and cp together for the dense
+ * part, the edp = tp * cp * dp / (etp * ep) of them for experts. */
+struct mw_group mw_cost_grad_group(const struct mw_layout *layout,
+                                   bool is_expert, int gpus_per_node);
 
 #endif

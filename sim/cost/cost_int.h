@@ -1,0 +1,14 @@
+/* Private to sim/cost: the measured kernel table as a rung of the ladder. */
+#ifndef MW_SIM_COST_COST_INT_H
+#define MW_SIM_COST_COST_INT_H
+
+#include "sim/cost/cost.h"
+
+/* Prices an operator from the measured rows; false when the table says
+ * nothing about it. The time is without the in-situ factor; *out_source is
+ * the nearest row's. */
+bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
+                           const struct mw_op *op, struct mw_cost *out,
+                           const char **out_source);
+
+#endif

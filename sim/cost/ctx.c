@@ -1,0 +1,168 @@
+/*
+ * The pricing context: the system and device of a cluster, the constants that
+ * pricing needs, and an index of the measured kernels by operator, pass and
+ * dtype, made once so that the hot path compares integers only.
+ *
+ * On a CPU (`is_cpu`) there is no launch cost and no tile or wave
+ * quantisation: a BLAS's rate is flat above small sizes, and `calibrate`
+ * measures the shapes that matter. The in-situ factor (a real step over hot
+ * loops of the same kernels) is a measurement of one machine and stands in
+ * its overlay's machine.csv.
+ */
+#include "sim/cost/cost.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+
+const char *mw_rung_name(enum mw_rung rung)
+{
+    static const char *const names[MW_RUNG_COUNT] = {
+        [MW_RUNG_EXACT] = "exact row",
+        [MW_RUNG_TABLE] = "interpolated in the table",
+        [MW_RUNG_ROOFLINE] = "roofline",
+        [MW_RUNG_CURVE] = "measured curve",
+        [MW_RUNG_ALPHA_BETA] = "alpha-beta"};
+
+    return (unsigned)rung < MW_RUNG_COUNT ? names[rung] : "?";
+}
+
+static enum mw_status read_constant(const struct mw_hwdb *db, const char *name,
+                                    double *out, struct mw_err *err)
+{
+    const struct mw_constant *constant;
+    enum mw_status status = mw_hwdb_constant(db, name, &constant, err);
+
+    if (status == MW_OK) {
+        *out = constant->value;
+    }
+    return status;
+}
+
+/* "name.arch" (arch in lower case) if there is such a row, else "name". */
+static enum mw_status arch_constant(const struct mw_hwdb *db, const char *name,
+                                    const char *arch, double *out,
+                                    struct mw_err *err)
+{
+    char key[96];
+    int n = snprintf(key, sizeof key, "%s.%s", name, arch);
+
+    for (int i = 0; i < n && i < (int)sizeof key; i++) {
+        key[i] = (char)tolower((unsigned char)key[i]);
+    }
+    if (read_constant(db, key, out, NULL) == MW_OK) {
+        return MW_OK;
+    }
+    return read_constant(db, name, out, err);
+}
+
+static enum mw_status read_constants(struct mw_cost_ctx *ctx,
+                                     struct mw_err *err)
+{
+    const char *arch = ctx->gpu->arch != NULL ? ctx->gpu->arch : "";
+    const struct {
+        const char *name;
+        double *out;
+        bool on_cpu;
+    } wanted[] = {
+        {"flash_efficiency_forward", &ctx->flash_efficiency[0], true},
+        {"flash_efficiency_backward", &ctx->flash_efficiency[1], true},
+        {"kernel_launch", &ctx->kernel_launch_s, false},
+        {"gemm_tile_m", &ctx->gemm_tile_m, false},
+        {"gemm_tile_n", &ctx->gemm_tile_n, false},
+        {"gemm_k_half", &ctx->gemm_k_half, false}};
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        enum mw_status status = MW_OK;
+
+        if (!ctx->gpu->is_cpu || wanted[i].on_cpu) {
+            status = arch_constant(ctx->db, wanted[i].name, arch, wanted[i].out,
+                                   err);
+        }
+        if (status != MW_OK) {
+            return status;
+        }
+    }
+    return MW_OK;
+}
+
+static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
+{
+    const char *text = mw_hwdb_machine(ctx->db, "insitu_factor");
+    double factor;
+
+    ctx->insitu_factor = 1;
+    if (!ctx->gpu->is_cpu || text == NULL) {
+        return MW_OK;
+    }
+    if (mw_double_parse(text, &factor, NULL) != MW_OK || !(factor > 0) ||
+        factor > 1000) {
+        const char *dir = mw_hwdb_overlay_dir(ctx->db);
+
+        return mw_fail(err, MW_EINPUT,
+                       "%s/machine.csv: insitu_factor is '%s'; it must be a "
+                       "number above 0, for example 1.3",
+                       dir != NULL ? dir : ".", text);
+    }
+    ctx->insitu_factor = factor;
+    return MW_OK;
+}
+
+static void index_kernels(struct mw_cost_ctx *ctx)
+{
+    for (int kind = 0; kind < MW_OP_KIND_COUNT; kind++) {
+        for (int pass = 0; pass < MW_PASS_BW; pass++) {
+            for (int dtype = 0; dtype < MW_DTYPE_COUNT; dtype++) {
+                struct mw_kernel_set *set = &ctx->kernels[kind][pass][dtype];
+
+                set->n = mw_hwdb_kernels(ctx->db, ctx->gpu->slug,
+                                         mw_op_kind_name((enum mw_op_kind)kind),
+                                         mw_pass_name((enum mw_pass)pass),
+                                         mw_dtype_name((enum mw_dtype)dtype),
+                                         &set->row);
+            }
+        }
+    }
+}
+
+enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
+                                const struct mw_hwdb *db, const char *system,
+                                int n_nodes, int gpus_per_node,
+                                struct mw_err *err)
+{
+    struct mw_cost_ctx made = {.db = db, .n_nodes = n_nodes};
+    enum mw_status status = mw_hwdb_system(db, system, &made.system, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    made.gpu = made.system->gpu;
+    made.gpus_per_node =
+        gpus_per_node > 0 ? gpus_per_node : made.system->gpus_per_node;
+    if (!made.gpu->is_cpu && made.gpus_per_node > made.system->gpus_per_node) {
+        return mw_fail(
+            err, MW_EINPUT, "gpus_per_node is %d but %s has %d GPUs in a node",
+            gpus_per_node, made.system->slug, made.system->gpus_per_node);
+    }
+    status = read_constants(&made, err);
+    if (status == MW_OK) {
+        status = read_insitu(&made, err);
+    }
+    if (status == MW_OK) {
+        index_kernels(&made);
+        *ctx = made;
+    }
+    return status;
+}
+
+double mw_cost_peak_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype)
+{
+    static const enum mw_dtype wider[MW_DTYPE_COUNT] = {
+        [MW_FP32] = MW_FP32, [MW_TF32] = MW_FP32, [MW_BF16] = MW_FP16,
+        [MW_FP16] = MW_TF32, [MW_FP8] = MW_BF16,  [MW_FP4] = MW_FP8};
+
+    while (isnan(ctx->gpu->peak_flops[dtype]) && dtype != MW_FP32) {
+        dtype = wider[dtype];
+    }
+    return ctx->gpu->peak_flops[dtype];
+}

@@ -1,0 +1,129 @@
+/*
+ * One operator on the device: the ladder
+ *
+ *   exact row -> interpolation in the measured table -> roofline
+ *
+ * Roofline (Williams, Waterman and Patterson, CACM 52(4), 2009):
+ *   t = max(flops / (peak * efficiency), bytes / (bandwidth * efficiency))
+ *       + kernel launch
+ * Efficiencies are rows of the database. For a GEMM the first is multiplied
+ * by a shape factor (gemm_shape_factor below); fused attention takes a share
+ * of the GEMM rate. Other operators are bound by memory; their few FLOPs run
+ * at the fp32 rate. On a CPU everything is scaled by the in-situ factor.
+ */
+#include "sim/cost/cost_int.h"
+
+#include <math.h>
+
+static enum mw_dtype gemm_dtype(const struct mw_cost_ctx *ctx,
+                                enum mw_dtype dtype)
+{
+    double peak = mw_cost_peak_flops(ctx, dtype);
+
+    /* The dtype whose path it is: the efficiency must be of the same row. */
+    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
+        if (isnan(ctx->gpu->peak_flops[dtype]) &&
+            ctx->gpu->peak_flops[d] == peak) {
+            return (enum mw_dtype)d;
+        }
+    }
+    return dtype;
+}
+
+/*
+ * Tile and wave quantisation and the ramp over the depth:
+ *   tiles = batch ceil(m / tm) ceil(n / tn), waves = ceil(tiles / SMs)
+ *   factor = batch m n / (waves SMs tm tn) * k / (k + k_half)
+ * (NVIDIA, "Matrix Multiplication Background User's Guide", sections 3.1 and
+ * 3.2, for tiles and waves.) 1 where the device has no tile constants.
+ */
+static double gemm_shape_factor(const struct mw_cost_ctx *ctx,
+                                const struct mw_op *op)
+{
+    double m = (double)op->m, n = (double)op->n, k = (double)op->k;
+    double batch = op->batch > 0 ? (double)op->batch : 1;
+    double tm = ctx->gemm_tile_m, tn = ctx->gemm_tile_n;
+
+    if (!(tm > 0) || !(tn > 0) || ctx->gpu->n_sms <= 0) {
+        return 1;
+    }
+    double sms = ctx->gpu->n_sms;
+    double tiles = batch * ceil(m / tm) * ceil(n / tn);
+    double waves = ceil(tiles / sms);
+
+    return batch * m * n / (waves * sms * tm * tn) * k / (k + ctx->gemm_k_half);
+}
+
+struct rate {
+    double flops; /* FLOP/s reached where compute is the bound */
+    const char *formula;
+    const char *source;
+};
+
+static struct rate compute_rate(const struct mw_cost_ctx *ctx,
+                                const struct mw_op *op)
+{
+    const struct mw_gpu *gpu = ctx->gpu;
+    enum mw_dtype dtype = gemm_dtype(ctx, op->dtype);
+    double gemm = gpu->peak_flops[dtype] * gpu->gemm_efficiency[dtype];
+
+    if (op->kind == MW_OP_GEMM) {
+        return (struct rate){gemm * gemm_shape_factor(ctx, op),
+                             "2 m n k / (peak x efficiency x tiles and waves)",
+                             gpu->gemm_efficiency_source[dtype]};
+    }
+    if (op->kind == MW_OP_ATTENTION) {
+        return (struct rate){
+            gemm * ctx->flash_efficiency[op->pass != MW_PASS_F],
+            "attention FLOPs / (GEMM rate x fused attention efficiency)",
+            "constants: flash_efficiency"};
+    }
+    return (struct rate){gpu->peak_flops[MW_FP32],
+                         "bytes / (memory bandwidth x efficiency)",
+                         "gpus: memory bandwidth; constants: efficiency"};
+}
+
+static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
+                               const struct mw_op *op,
+                               struct mw_explain *explain)
+{
+    const struct mw_gpu *gpu = ctx->gpu;
+    struct rate rate = compute_rate(ctx, op);
+    double compute_s = op->flops > 0 ? op->flops / rate.flops : 0;
+    double memory_s = op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency);
+    double time_s = fmax(compute_s, memory_s) + ctx->kernel_launch_s;
+
+    if (explain != NULL) {
+        bool is_memory = memory_s > compute_s;
+
+        mw_explain_child(
+            explain, op->name, time_s * ctx->insitu_factor,
+            mw_arena_printf(
+                explain->arena,
+                "max(%.6g GFLOP / %.5g TFLOP/s, %.6g MB / %.5g GB/s) + "
+                "%.3g us: %s",
+                op->flops / 1e9, rate.flops / 1e12, op->bytes / 1e6,
+                gpu->mem_bw_Bps * gpu->mem_efficiency / 1e9,
+                1e6 * ctx->kernel_launch_s,
+                is_memory ? "memory" : rate.formula),
+            is_memory ? gpu->source : rate.source);
+    }
+    return (struct mw_cost){time_s * ctx->insitu_factor, MW_RUNG_ROOFLINE};
+}
+
+struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
+                          struct mw_explain *explain)
+{
+    struct mw_cost cost;
+    const char *source = NULL;
+
+    MW_ASSERT(op->kind != MW_OP_COLL && op->pass < MW_PASS_BW, "op %s",
+              op->name);
+    if (!mw_kernel_table_price(ctx, op, &cost, &source)) {
+        return roofline(ctx, op, explain);
+    }
+    cost.time_s *= ctx->insitu_factor;
+    mw_explain_child(explain, op->name, cost.time_s, mw_rung_name(cost.rung),
+                     source);
+    return cost;
+}
