@@ -1,0 +1,84 @@
+/* --fix KEY=VALUE: which dimensions of the search the caller pins. */
+#include "planner/planner.h"
+
+#include "base/units.h"
+
+#include <stddef.h>
+#include <string.h>
+
+void mw_search_opts_default(struct mw_search_opts *opts)
+{
+    *opts = (struct mw_search_opts){.zero = -1, .sp = -1, .recompute = -1};
+}
+
+static const struct {
+    const char *key;
+    size_t offset;
+    int min, max;
+} fix_keys[] = {
+    {"tp", offsetof(struct mw_search_opts, tp), 1, 1 << 20},
+    {"pp", offsetof(struct mw_search_opts, pp), 1, 1 << 20},
+    {"dp", offsetof(struct mw_search_opts, dp), 1, 1 << 20},
+    {"vpp", offsetof(struct mw_search_opts, vpp), 1, 1 << 10},
+    {"micro_batch", offsetof(struct mw_search_opts, micro_batch), 1, 1 << 20},
+    {"zero", offsetof(struct mw_search_opts, zero), 0, 3},
+    {"sp", offsetof(struct mw_search_opts, sp), 0, 1},
+};
+enum { N_FIX_KEYS = sizeof fix_keys / sizeof fix_keys[0] };
+
+static enum mw_status fix_recompute(struct mw_search_opts *opts,
+                                    const char *value, struct mw_err *err)
+{
+    for (const struct mw_enum *e = mw_recompute_enums; e->name; e++) {
+        if (strcmp(e->name, value) == 0) {
+            opts->recompute = e->value;
+            return MW_OK;
+        }
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "--fix: recompute is '%s'; allowed: none, selective, full",
+                   value);
+}
+
+static enum mw_status fix_schedule(struct mw_search_opts *opts,
+                                   const char *value, struct mw_err *err)
+{
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(value);
+    if (!kind) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--fix: unknown schedule '%s'; see meshwright sched "
+                       "--help",
+                       value);
+    }
+    opts->schedule = kind->name;
+    return MW_OK;
+}
+
+enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
+                             const char *value, struct mw_err *err)
+{
+    if (strcmp(key, "recompute") == 0) {
+        return fix_recompute(opts, value, err);
+    }
+    if (strcmp(key, "schedule") == 0) {
+        return fix_schedule(opts, value, err);
+    }
+    for (int i = 0; i < N_FIX_KEYS; i++) {
+        if (strcmp(key, fix_keys[i].key) != 0) {
+            continue;
+        }
+        int64_t number = 0;
+        if (mw_int_parse(value, &number, NULL) != MW_OK ||
+            number < fix_keys[i].min || number > fix_keys[i].max) {
+            return mw_fail(err, MW_EUSAGE,
+                           "--fix: %s is '%s'; it must be an integer in %d..%d",
+                           key, value, fix_keys[i].min, fix_keys[i].max);
+        }
+        *(int *)(void *)((char *)opts + fix_keys[i].offset) = (int)number;
+        return MW_OK;
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "--fix: unknown key '%s'; allowed: tp, pp, dp, vpp, "
+                   "micro_batch, zero, sp, recompute, schedule",
+                   key);
+}

@@ -1,0 +1,123 @@
+/*
+ * Layers per stage as an integer program.
+ *
+ *   min T + epsilon sum_k k n_k
+ *   T >= n_k layer + extra_k,  sum n_k = L,  1 <= n_k <= memory bound
+ *
+ * The epsilon term breaks ties towards larger stages first; it is so small
+ * that it cannot trade against T (its whole range is under 1e-6 of a layer).
+ * The LP relaxation gives T >= (L layer + sum extra) / p, which a rounded
+ * solution misses by less than a layer, so branch and bound stays small.
+ */
+#include "planner/planner.h"
+
+#include <float.h>
+#include <glpk.h>
+#include <math.h>
+
+/* Most layers that memory allows on stage k; n_layers without a limit. */
+static int memory_cap(const struct mw_partition_problem *p, int k)
+{
+    if (!p->layer_bytes || p->layer_bytes[k] <= 0) {
+        return p->n_layers;
+    }
+    double room = (p->limit_bytes - p->fixed_bytes[k]) / p->layer_bytes[k];
+    if (room < 0) {
+        return 0;
+    }
+    return room > p->n_layers ? p->n_layers : (int)floor(room + 1e-9);
+}
+
+/* Columns 1..p are n_k, column p + 1 is T, in units of one layer's time. */
+static void build(glp_prob *lp, const struct mw_partition_problem *p,
+                  const int *cap)
+{
+    int n = p->n_stages;
+    double unit = p->layer_s;
+    double epsilon = 1e-6 / ((double)n * (double)p->n_layers);
+    glp_set_obj_dir(lp, GLP_MIN);
+    glp_add_cols(lp, n + 1);
+    glp_add_rows(lp, n + 1);
+    int index[3];
+    double value[3];
+    for (int k = 0; k < n; k++) {
+        glp_set_col_kind(lp, k + 1, GLP_IV);
+        glp_set_col_bnds(lp, k + 1, cap[k] > 1 ? GLP_DB : GLP_FX, 1, cap[k]);
+        glp_set_obj_coef(lp, k + 1, epsilon * k);
+        index[1] = k + 1;
+        value[1] = -1;
+        index[2] = n + 1;
+        value[2] = 1;
+        glp_set_mat_row(lp, k + 1, 2, index, value);
+        glp_set_row_bnds(lp, k + 1, GLP_LO, p->extra_s[k] / unit, 0);
+    }
+    glp_set_col_bnds(lp, n + 1, GLP_LO, 0, 0);
+    glp_set_obj_coef(lp, n + 1, 1);
+    int *all = mw_calloc((size_t)n + 1, sizeof *all);
+    double *ones = mw_calloc((size_t)n + 1, sizeof *ones);
+    for (int k = 1; k <= n; k++) {
+        all[k] = k;
+        ones[k] = 1;
+    }
+    glp_set_mat_row(lp, n + 1, n, all, ones);
+    glp_set_row_bnds(lp, n + 1, GLP_FX, p->n_layers, p->n_layers);
+    mw_free(all);
+    mw_free(ones);
+}
+
+static enum mw_status solve(glp_prob *lp, int n, int *out_layers,
+                            struct mw_err *err)
+{
+    glp_smcp simplex;
+    glp_init_smcp(&simplex);
+    simplex.msg_lev = GLP_MSG_OFF;
+    glp_iocp mip;
+    glp_init_iocp(&mip);
+    mip.msg_lev = GLP_MSG_OFF;
+    mip.mir_cuts = GLP_ON;
+    int code = glp_simplex(lp, &simplex);
+    if (code == 0 && glp_get_status(lp) == GLP_OPT) {
+        code = glp_intopt(lp, &mip);
+    }
+    if (code != 0 || glp_mip_status(lp) != GLP_OPT) {
+        return mw_fail(err, MW_EBACKEND,
+                       "GLPK did not solve the partition of %d stages (code "
+                       "%d, status %d)",
+                       n, code, glp_mip_status(lp));
+    }
+    for (int k = 0; k < n; k++) {
+        out_layers[k] = (int)lround(glp_mip_col_val(lp, k + 1));
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_partition_solve(const struct mw_partition_problem *p,
+                                  int *out_layers, struct mw_err *err)
+{
+    MW_ASSERT(p->layer_s > 0 && p->n_stages > 0, "layer_s %g, stages %d",
+              p->layer_s, p->n_stages);
+    int n = p->n_stages;
+    int64_t room = 0;
+    int *cap = mw_calloc((size_t)n, sizeof *cap);
+    bool is_possible = p->n_layers >= n;
+    for (int k = 0; k < n; k++) {
+        cap[k] = memory_cap(p, k);
+        room += cap[k];
+        is_possible = is_possible && cap[k] >= 1;
+    }
+    enum mw_status status = MW_OK;
+    if (!is_possible || room < p->n_layers) {
+        status = mw_fail(err, MW_ENO,
+                         "no partition of %d layers over %d stages fits the "
+                         "memory limit (room for %lld)",
+                         p->n_layers, n, (long long)room);
+    } else {
+        glp_term_out(GLP_OFF);
+        glp_prob *lp = glp_create_prob();
+        build(lp, p, cap);
+        status = solve(lp, n, out_layers, err);
+        glp_delete_prob(lp);
+    }
+    mw_free(cap);
+    return status;
+}
