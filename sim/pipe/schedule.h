@@ -27,19 +27,29 @@ struct mw_slot {
     int32_t microbatch; /* with parts: microbatch * n_parts + part */
     int16_t chunk;      /* local chunk of the device, 0 .. n_chunks - 1 */
     uint8_t pass;       /* enum mw_pass: F, B, W, or BW (fused) */
-    uint8_t pad;
+    uint8_t flags;      /* MW_SLOT_PAIR */
 };
+/* Runs overlapped with the next slot of the list as one operation: starts when
+ * both can, both end together (DualPipe's F & BW). An executor that cannot
+ * overlap runs the two in order. */
+enum { MW_SLOT_PAIR = 1 };
 static_assert(sizeof(struct mw_slot) == 8, "slots are packed");
 
+/* How virtual stages lie on devices: k mod p; to and fro (k mod 2p, mirrored);
+ * two routes in opposite directions, chunk r of each device on route r. */
+enum mw_placement { MW_PLACE_LOOP, MW_PLACE_V, MW_PLACE_BIDIRECTIONAL };
+
 struct mw_schedule {
-    const char *name;   /* generator, or "custom" */
+    const char *name; /* generator, or "custom" */
+    enum mw_placement placement;
     int n_stages;       /* devices of the pipeline */
     int n_microbatches; /* per step, all routes together */
     int n_chunks;       /* virtual stages per device, all routes together */
-    int n_routes;       /* 1, or 2 for bidirectional */
+    int n_routes;       /* 1, or 2 for bidirectional: the first half of the
+                           micro-batches takes route 0, the other route 1 */
     int n_parts;        /* sequence parts of a micro-batch (Seq1F1B), else 1 */
     bool is_forward_only;
-    int route_len;      /* virtual stages of a route */
+    int route_len; /* virtual stages of a route */
     /* [n_routes * route_len]: where virtual stage k of route r lives. */
     int16_t *device, *chunk;
     /* [n_stages * n_chunks]: the inverse: virtual stage and route. */
@@ -54,7 +64,8 @@ struct mw_schedule {
 struct mw_sched_args {
     int n_stages, n_microbatches, n_chunks;
     double f_s, b_s, w_s, comm_s;
-    double memory_limit; /* activations of one micro-batch on one stage; 0: no */
+    double
+        memory_limit; /* activations of one micro-batch on one stage; 0: no */
     int n_parts;
 };
 
@@ -71,10 +82,11 @@ void mw_schedule_release(struct mw_schedule *schedule);
  * end. */
 struct mw_sched_kind {
     const char *name, *what, *source;
-    bool is_split;     /* separate B and W passes */
+    bool is_split; /* separate B and W passes */
     int min_chunks, max_chunks;
 };
 const struct mw_sched_kind *mw_schedule_kind(size_t i);
+/* By name, any case; NULL when there is none. */
 const struct mw_sched_kind *mw_schedule_kind_find(const char *name);
 
 /*
@@ -89,6 +101,26 @@ enum mw_status mw_schedule_parse(const char *const *device_lists, int n_stages,
 void mw_schedule_format(const struct mw_schedule *s, int device,
                         struct mw_str *text);
 
+/* "loop" "v" "bidirectional". */
+const char *mw_placement_name(enum mw_placement placement);
+/* Name of a slot for messages and lists: "F3", "BW0.1" when there are chunks.
+ * buf has at least MW_SLOT_NAME_MAX bytes and is returned. */
+enum { MW_SLOT_NAME_MAX = 32 };
+const char *mw_slot_name(const struct mw_schedule *s,
+                         const struct mw_slot *slot,
+                         char buf[MW_SLOT_NAME_MAX]);
+/* Micro-batches x parts: what mw_slot.microbatch counts. */
+static inline int mw_schedule_items(const struct mw_schedule *s)
+{
+    return s->n_microbatches * s->n_parts;
+}
+/* Route of an item. */
+static inline int mw_schedule_route_of(const struct mw_schedule *s, int item)
+{
+    return s->n_routes == 1 || 2 * (item / s->n_parts) < s->n_microbatches ? 0
+                                                                           : 1;
+}
+
 /*
  * Complete, no pass twice, dependencies in order, deadlock-free with
  * non-blocking sends. The message names stage, micro-batch and pass:
@@ -97,20 +129,26 @@ void mw_schedule_format(const struct mw_schedule *s, int device,
 enum mw_status mw_schedule_check(const struct mw_schedule *s,
                                  struct mw_err *err);
 
-/* ---- replay --------------------------------------------------------------- */
+/* ---- replay ---------------------------------------------------------------
+ */
 /* Durations in ps per device and chunk ([n_stages * n_chunks]); comm is the
  * transfer between consecutive virtual stages on different devices (0 on the
  * same device), `opt` per device after its last pass. */
 struct mw_pipe_times {
     const mw_time *f_ps, *b_ps, *w_ps; /* BW takes b + w */
     mw_time comm_ps;
-    const mw_time *opt_ps;             /* NULL: none */
+    const mw_time *opt_ps; /* NULL: none */
+    /* Duration of an overlapped F & BW pair, indexed as f_ps by the forward's
+     * chunk; NULL: the sum of the two. */
+    const mw_time *pair_ps;
 };
 struct mw_pipe_run {
     mw_time makespan_ps;
-    mw_time longest_span_ps; /* of first start to last end per stage */
+    mw_time longest_span_ps;    /* of first start to last end per stage */
     mw_time *start_ps, *end_ps; /* per slot, as in schedule->slot */
-    double *peak_activations;   /* per device: micro-batch x chunk units */
+    /* Per device: micro-batch x chunk units (a part counts 1 / n_parts); all
+     * of it is held until W or BW ends. */
+    double *peak_activations;
 };
 /* Runs the lists with given times. MW_EINPUT when it deadlocks. O(slots). */
 enum mw_status mw_pipe_replay(const struct mw_schedule *s,
