@@ -20,10 +20,19 @@
 enum mw_status mw_file_read(const char *path, size_t max_bytes, char **out,
                             size_t *out_len, struct mw_err *err);
 
-/* An output file in the making. "-" is stdout (no rename). */
+/* The same; `what` names the kind of file in messages: "YAML file". */
+enum mw_status mw_file_read_as(const char *path, const char *what,
+                               size_t max_bytes, char **out, size_t *out_len,
+                               struct mw_err *err);
+
+/*
+ * An output file in the making. "-" is stdout; a device or a pipe (/dev/null)
+ * is written directly. A symbolic link keeps pointing where it did. The mode
+ * of a new file is 0666 less the umask.
+ */
 struct mw_outfile {
     FILE *f;
-    char *path, *tmp_path;
+    char *path, *tmp_path; /* tmp_path is NULL when nothing is renamed */
 };
 /* MW_EINPUT with "FILE: cannot write: reason; ..." when it cannot be made. */
 enum mw_status mw_outfile_open(struct mw_outfile *o, const char *path,

@@ -29,7 +29,8 @@ enum mw_quantity {
  * Reads the whole of text as a finite number with a unit of the given kind,
  * one optional space between them. Errors say what is wrong and give an
  * example: "'450' needs a unit, for example 450GB/s". Returns MW_EINPUT with
- * a message without position (callers add it), *out untouched.
+ * a message without position (callers add it), *out untouched. A quantity of
+ * a kind other than MW_Q_NONE is never negative.
  */
 enum mw_status mw_quantity_parse(const char *text, enum mw_quantity kind,
                                  double *out, struct mw_err *err);
@@ -41,11 +42,13 @@ enum mw_status mw_double_parse(const char *text, double *out,
 
 /* An example of the kind for messages: "450GB/s". */
 const char *mw_quantity_example(enum mw_quantity kind);
+/* The unit of the value that parsing gives: "B/s"; "" for MW_Q_NONE. */
+const char *mw_quantity_si_unit(enum mw_quantity kind);
 
 /*
  * Human forms into buf (at least 32 bytes), returned: bytes as GiB ("12.3
  * GiB", binary prefixes), rates as GB/s, seconds with ns/us/ms/s, TFLOP/s.
- * Three or four significant digits; independent of the locale.
+ * Three significant digits, times four; independent of the locale.
  */
 enum { MW_FMT_MAX = 32 };
 const char *mw_fmt_bytes(double bytes, char buf[MW_FMT_MAX]);

@@ -51,6 +51,8 @@ struct mw_node *mw_node_pair(struct mw_node *map, size_t i,
                              const char **out_key);
 struct mw_node *mw_node_get(struct mw_node *map, const char *key); /* or NULL */
 const char *mw_node_text(struct mw_node *node); /* scalar; "" for null */
+/* Whether a value was left out: nothing, ~ or null (not in quotes). */
+bool mw_node_is_null(const struct mw_node *node);
 /* Adds a finding at the node's place. Returns MW_EINPUT. */
 enum mw_status mw_node_fail(struct mw_node *node, struct mw_err *err,
                             const char *fmt, ...)
@@ -91,10 +93,13 @@ struct mw_field {
     enum mw_quantity kind;
     const struct mw_enum *enums;
     const struct mw_field *sub;
-    const char *doc; /* one line for --help and messages */
+    const char *doc;    /* one line for --help and messages */
     size_t seen_offset; /* offset + 1 of a bool set when present; 0: none */
 };
-#define MW_FIELD_END {.key = NULL}
+#define MW_FIELD_END                                                           \
+    {                                                                          \
+        .key = NULL                                                            \
+    }
 
 /*
  * Binds a mapping to *out (zeroed or filled with defaults by the caller).

@@ -1,0 +1,43 @@
+/*
+ * The tree behind base/yaml.h, shared by its reader and its binder.
+ *
+ * Nodes live in the document's arena. Places are byte offsets into the text;
+ * they become line and column only when a message needs them.
+ */
+#ifndef MW_BASE_YAML_INT_H
+#define MW_BASE_YAML_INT_H
+
+#include "base/yaml.h"
+
+struct mw_yaml_pair {
+    const char *key;
+    uint32_t key_offset, key_width;
+    struct mw_node *value;
+};
+
+struct mw_node {
+    struct mw_yaml *doc;
+    const char *name; /* key under which it stands; NULL for root and items */
+    enum mw_node_kind kind;
+    bool is_quoted; /* scalar in quotes or a block: never a number */
+    bool is_null;   /* plain scalar: nothing, ~ or null */
+    uint32_t offset, width;
+    size_t n;
+    union {
+        const char *text;
+        struct mw_node **items;
+        struct mw_yaml_pair *pairs;
+    } u;
+};
+
+struct mw_yaml {
+    const char *file;
+    char *text;
+    size_t len;
+    struct mw_node *root;
+    struct mw_arena arena;
+};
+
+struct mw_pos mw_yaml_pos(struct mw_yaml *doc, size_t offset, size_t width);
+
+#endif
