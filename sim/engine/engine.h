@@ -16,9 +16,11 @@
 #include "base/mem.h"
 #include "base/units.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* ---- event queue ----------------------------------------------------------- */
+/* ---- event queue -----------------------------------------------------------
+ */
 struct mw_event {
     mw_time t_ps;
     uint64_t seq;  /* assigned by push */
@@ -33,24 +35,31 @@ struct mw_evq {
 void mw_evq_init(struct mw_evq *q);
 void mw_evq_release(struct mw_evq *q);
 void mw_evq_push(struct mw_evq *q, mw_time t_ps, uint32_t kind, uint32_t arg);
-/* Earliest event; false when empty. */
+/* Earliest event; false when empty. O(log n). */
 bool mw_evq_pop(struct mw_evq *q, struct mw_event *out);
+/* The heap property holds (for tests). O(n). */
+bool mw_evq_check(const struct mw_evq *q);
 
-/* ---- task graph --------------------------------------------------------------- */
+/* ---- task graph
+ * --------------------------------------------------------------- */
 typedef uint32_t mw_task_id;
 typedef uint32_t mw_stream_id;
 
 struct mw_graph; /* owns its memory */
 struct mw_graph *mw_graph_new(void);
 void mw_graph_free(struct mw_graph *g);
+/* No tasks, no streams; the memory stays for the next graph. */
+void mw_graph_clear(struct mw_graph *g);
 mw_stream_id mw_graph_stream(struct mw_graph *g);
 /* A task of `duration_ps` on stream; tasks of one stream run in the order
  * they are added. tag is the caller's. Returns ids 0, 1, 2, ... */
 mw_task_id mw_graph_task(struct mw_graph *g, mw_stream_id stream,
                          mw_time duration_ps, uint64_t tag);
-/* The task also occupies another stream, from its place in that stream. */
+/* The task also occupies another stream, after the tasks that are on it now:
+ * it starts when all its streams are free and keeps each until it ends. */
 void mw_graph_also_on(struct mw_graph *g, mw_task_id task, mw_stream_id stream);
-/* `after` starts no earlier than `before` ends plus lag_ps. */
+/* `after` starts no earlier than `before` ends plus lag_ps (which may be
+ * negative). The tasks may be in any order; a cycle is found by the run. */
 void mw_graph_dep(struct mw_graph *g, mw_task_id before, mw_task_id after,
                   mw_time lag_ps);
 size_t mw_graph_size(const struct mw_graph *g);
@@ -58,7 +67,14 @@ size_t mw_graph_size(const struct mw_graph *g);
 /*
  * Runs; fills start and end (arrays of mw_graph_size(), caller's). Returns
  * MW_EFAILED naming a task on a cycle when it cannot end. *out_end_ps is the
- * end of the last task, *out_events the events handled.
+ * end of the last task, *out_events (may be NULL) the events handled: one a
+ * task. MW_EFAILED as well when times pass the range of mw_time (106 days).
+ * May be called again after more was added. O(tasks + edges).
+ *
+ *   struct mw_graph *g = mw_graph_new();
+ *   mw_stream_id s = mw_graph_stream(g);
+ *   mw_task_id a = mw_graph_task(g, s, 100, 0);
+ *   mw_task_id b = mw_graph_task(g, s, 50, 1);   runs from 100 to 150
  */
 enum mw_status mw_graph_run(struct mw_graph *g, mw_time *start_ps,
                             mw_time *end_ps, mw_time *out_end_ps,
