@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# --json prints one object with the keys that other programs rely on.
+. "${MW_SOURCE:?}/tests/cli/lib.sh"
+mw=${MESHWRIGHT:?}
+command -v python3 >/dev/null || exit 77
+
+keys() { json "set('$1'.split()) <= set(o), sorted(o)"; }
+
+expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json
+[ -s stderr.txt ] && fail "sim --json writes to stderr"
+keys "step_time_s tokens_per_s_per_gpu model_tflops_per_gpu hardware_tflops_per_gpu mfu breakdown memory events wall_time_s"
+json "set('peak_bytes capacity_bytes fits stages'.split()) <= set(o['memory'])"
+json "abs(sum(o['breakdown'].values()) / o['step_time_s'] - 1) < 1e-9"
+json "0 < o['mfu'] < 1 and o['hardware_tflops_per_gpu'] >= o['model_tflops_per_gpu'] > 0"
+json "len(o['memory']['stages']) == 8 and o['memory']['fits'] is True"
+
+expect 0 "$mw" plan "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --json
+keys "enumerated pruned evaluated simulated proved_optimal wall_time_s plans"
+json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_time_s peak_bytes'.split()) <= set(o['plans'][0])"
+json "o['enumerated'] == sum(o['pruned'].values()) + len(o['plans'])"
+json "all(p['tp'] * p['pp'] * p['dp'] == 16 for p in o['plans'])"
+
+expect 1 "$mw" plan "$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml" --json --fix tp=1,pp=1,dp=64
+json "o['plans'] == [] and o['pruned']['memory'] == o['evaluated'] > 0"
+
+expect 0 "$mw" sched --kind 1f1b --stages 4 --microbatches 8 --times 1,1,1 --json
+keys "kind objective memory_model stages microbatches chunks makespan_s span_s bubble_rate_makespan bubble_rate_span lower_bound_s proved_optimal peak_activations solve_time_s solver"
+# (p - 1) (F + B + W) of bubble beside m (F + B + W) of work.
+json "abs(o['bubble_rate_makespan'] - 3 / 11) < 1e-12"
+finish
