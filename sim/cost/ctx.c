@@ -67,7 +67,7 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
     } wanted[] = {
         {"flash_efficiency_forward", &ctx->flash_efficiency[0], true},
         {"flash_efficiency_backward", &ctx->flash_efficiency[1], true},
-        {"kernel_launch", &ctx->kernel_launch_s, false},
+        {"kernel_launch_s", &ctx->kernel_launch_s, false},
         {"gemm_tile_m", &ctx->gemm_tile_m, false},
         {"gemm_tile_n", &ctx->gemm_tile_n, false},
         {"gemm_k_half", &ctx->gemm_k_half, false}};

@@ -139,7 +139,11 @@ static double product_rate(enum mw_op_kind kind,
         }
     }
     if (below == NULL || above == NULL) {
-        const struct mw_kernel_row *only = below != NULL ? below : above;
+        const struct mw_kernel_row *only = below != NULL ? below : set->row;
+
+        if (below == NULL && above != NULL) {
+            only = above;
+        }
 
         *out_source = only->source;
         return row_work(kind, only) / only->time_s;

@@ -53,10 +53,12 @@ void mw_plan_release(struct mw_plan *plan);
  * ...; plan again or pass its own scenario"). scenario NULL: the plan's own
  * scenario file is loaded by mw_plan_load_own.
  */
-enum mw_status mw_plan_load(const char *path, const struct mw_scenario *scenario,
+enum mw_status mw_plan_load(const char *path,
+                            const struct mw_scenario *scenario,
                             struct mw_plan *out, struct mw_err *err);
 /* Reads a plan and the scenario it names (relative to the plan's folder). */
-enum mw_status mw_plan_load_own(const char *path, struct mw_scenario *out_scenario,
+enum mw_status mw_plan_load_own(const char *path,
+                                struct mw_scenario *out_scenario,
                                 struct mw_plan *out, struct mw_err *err);
 /* Writes YAML (format: 1), atomically. explicit_order writes the lists. */
 enum mw_status mw_plan_save(const struct mw_plan *plan, const char *path,

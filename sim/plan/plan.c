@@ -1,0 +1,190 @@
+/*
+ * Plans in memory: made from a layout, hashed, released.
+ *
+ * The hash covers what decides how the plan runs (layout, layers per virtual
+ * stage, every slot of the schedule) and nothing else: names, files and
+ * predicted figures may change without a timeline losing its plan.
+ */
+#include "sim/plan/plan_int.h"
+
+#include "base/file.h"
+
+#include <string.h>
+
+void mw_plan_even_layers(int n_layers, int n_virtual, int *out)
+{
+    for (int k = 0; k < n_virtual; k++) {
+        out[k] = n_layers / n_virtual + (k < n_layers % n_virtual);
+    }
+}
+
+struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
+                                     const struct mw_layout *layout)
+{
+    struct mw_layout copy = *layout;
+
+    copy.schedule = mw_arena_strdup(arena, layout->schedule);
+    copy.order = mw_arena_strdup(arena, layout->order);
+    return copy;
+}
+
+/* Chunks of a device: a bidirectional schedule holds one of each route
+ * whatever vpp says; other kinds hold vpp. */
+static int chunks_of(const struct mw_layout *layout)
+{
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(layout->schedule);
+
+    if (kind != NULL && kind->min_chunks > layout->vpp) {
+        return kind->min_chunks;
+    }
+    return layout->vpp;
+}
+
+enum mw_status mw_plan_make_schedule(struct mw_plan *plan, struct mw_err *err)
+{
+    const struct mw_layout *layout = &plan->layout;
+    struct mw_sched_args args = {.n_stages = layout->pp,
+                                 .n_microbatches = plan->n_microbatches,
+                                 .n_chunks = chunks_of(layout),
+                                 .n_parts = 1};
+    enum mw_status status =
+        mw_schedule_make(layout->schedule, &args, &plan->schedule, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    if (plan->schedule.route_len != plan->n_virtual) {
+        status = mw_fail(err, MW_EUSAGE, "schedule %s needs vpp %d, not %d",
+                         layout->schedule,
+                         plan->schedule.route_len / layout->pp, layout->vpp);
+        mw_schedule_release(&plan->schedule);
+    }
+    return status;
+}
+
+static enum mw_status take_layers(struct mw_plan *plan, int n_layers,
+                                  const int *layers, struct mw_err *err)
+{
+    int64_t sum = 0;
+
+    plan->n_virtual = plan->layout.pp * plan->layout.vpp;
+    plan->layers =
+        mw_arena_alloc(&plan->arena, (size_t)plan->n_virtual, sizeof(int));
+    if (layers == NULL) {
+        mw_plan_even_layers(n_layers, plan->n_virtual, plan->layers);
+        return MW_OK;
+    }
+    for (int k = 0; k < plan->n_virtual; k++) {
+        if (layers[k] < 0) {
+            return mw_fail(err, MW_EINPUT, "virtual stage %d has %d layers", k,
+                           layers[k]);
+        }
+        plan->layers[k] = layers[k];
+        sum += layers[k];
+    }
+    if (sum != n_layers) {
+        return mw_fail(err, MW_EINPUT,
+                       "the layers of %d virtual stages sum to %lld but the "
+                       "model has %d",
+                       plan->n_virtual, (long long)sum, n_layers);
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_plan_make(const struct mw_scenario *scenario,
+                            const struct mw_layout *layout, const int *layers,
+                            struct mw_plan *out, struct mw_err *err)
+{
+    struct mw_plan plan = {.scenario_hash = scenario->hash};
+    int n_ranks = scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
+    enum mw_status status = mw_layout_check(
+        layout, &scenario->model, &scenario->workload, n_ranks, NULL, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    mw_arena_init(&plan.arena);
+    plan.layout = mw_plan_copy_layout(&plan.arena, layout);
+    plan.name = mw_arena_strdup(&plan.arena, scenario->name);
+    plan.scenario_file = mw_arena_strdup(
+        &plan.arena, scenario->file != NULL ? scenario->file : "");
+    plan.n_microbatches = mw_microbatches(layout, &scenario->workload);
+    status = take_layers(&plan, scenario->model.n_layers, layers, err);
+    if (status == MW_OK) {
+        status = mw_plan_make_schedule(&plan, err);
+    }
+    if (status != MW_OK) {
+        mw_arena_release(&plan.arena);
+        return status;
+    }
+    *out = plan;
+    return MW_OK;
+}
+
+void mw_plan_release(struct mw_plan *plan)
+{
+    mw_schedule_release(&plan->schedule);
+    mw_arena_release(&plan->arena);
+    memset(plan, 0, sizeof *plan);
+}
+
+int mw_plan_first_layer(const struct mw_plan *plan, int virtual_stage)
+{
+    int first = 0;
+
+    for (int k = 0; k < virtual_stage; k++) {
+        first += plan->layers[k];
+    }
+    return first;
+}
+
+/* ---- hash ------------------------------------------------------------------
+ */
+static uint64_t hash_int(uint64_t h, int64_t v)
+{
+    unsigned char bytes[8];
+
+    for (int i = 0; i < 8; i++) {
+        bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
+    }
+    return mw_hash64(h, bytes, sizeof bytes);
+}
+
+static uint64_t hash_layout(uint64_t h, const struct mw_layout *l)
+{
+    const int v[] = {
+        l->tp,   l->sp, l->cp,  l->pp,          l->vpp,           l->dp,
+        l->zero, l->ep, l->etp, l->micro_batch, (int)l->recompute};
+
+    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
+        h = hash_int(h, v[i]);
+    }
+    return mw_hash64(h, l->order, strlen(l->order) + 1);
+}
+
+static uint64_t hash_schedule(uint64_t h, const struct mw_schedule *s)
+{
+    h = hash_int(h, s->n_stages);
+    h = hash_int(h, s->n_microbatches);
+    h = hash_int(h, s->n_chunks);
+    h = hash_int(h, (int64_t)s->placement);
+    for (int d = 0; d < s->n_stages; d++) {
+        h = hash_int(h, (int64_t)(s->first[d + 1] - s->first[d]));
+        for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
+            h = hash_int(h, s->slot[i].microbatch);
+            h = hash_int(h, s->slot[i].chunk);
+            h = hash_int(h, s->slot[i].pass * 256 + s->slot[i].flags);
+        }
+    }
+    return h;
+}
+
+uint64_t mw_plan_hash(const struct mw_plan *plan)
+{
+    uint64_t h = hash_layout(MW_HASH_INIT, &plan->layout);
+
+    for (int k = 0; k < plan->n_virtual; k++) {
+        h = hash_int(h, plan->layers[k]);
+    }
+    return hash_schedule(h, &plan->schedule);
+}

@@ -1,0 +1,110 @@
+/*
+ * Plans out: YAML, one key a line, in a fixed order (docs/plan.md). Numbers
+ * keep 17 digits, so that reading and writing again gives the same bytes.
+ */
+#include "sim/plan/plan_int.h"
+
+#include "base/file.h"
+
+#include <inttypes.h>
+
+/* A double-quoted YAML scalar: quotes, backslashes, control characters. */
+static void add_quoted(struct mw_str *text, const char *s)
+{
+    mw_str_add(text, "\"");
+    for (; *s != '\0'; s++) {
+        if (*s == '"' || *s == '\\') {
+            mw_str_addf(text, "\\%c", *s);
+        } else if ((unsigned char)*s < 0x20 || *s == 0x7f) {
+            mw_str_addf(text, "\\x%02x", (unsigned)(unsigned char)*s);
+        } else {
+            mw_str_addf(text, "%c", *s);
+        }
+    }
+    mw_str_add(text, "\"");
+}
+
+static void add_layout(struct mw_str *text, const struct mw_layout *l)
+{
+    mw_str_addf(text, "layout:\n  tp: %d\n  sp: %s\n  cp: %d\n  pp: %d\n",
+                l->tp, l->sp ? "true" : "false", l->cp, l->pp);
+    mw_str_addf(text, "  vpp: %d\n  dp: %d\n  zero: %d\n  ep: %d\n  etp: %d\n",
+                l->vpp, l->dp, l->zero, l->ep, l->etp);
+    mw_str_addf(text,
+                "  micro_batch: %d\n  recompute: %s\n  order: ", l->micro_batch,
+                mw_recompute_name(l->recompute));
+    add_quoted(text, l->order);
+    mw_str_add(text, "\n");
+}
+
+static void add_layers(struct mw_str *text, const struct mw_plan *plan)
+{
+    mw_str_add(text, "# layers of each virtual stage, in the order of the "
+                     "model\nlayers: [");
+    for (int k = 0; k < plan->n_virtual; k++) {
+        mw_str_addf(text, "%s%d", k > 0 ? ", " : "", plan->layers[k]);
+    }
+    mw_str_add(text, "]\n");
+}
+
+static void add_schedule(struct mw_str *text, const struct mw_plan *plan,
+                         bool explicit_order)
+{
+    mw_str_add(text, "schedule:\n  kind: ");
+    add_quoted(text, plan->layout.schedule);
+    mw_str_add(text, "\n");
+    if (!explicit_order) {
+        return;
+    }
+    mw_str_addf(text, "  placement: %s\n  order:\n",
+                mw_placement_name(plan->schedule.placement));
+    for (int d = 0; d < plan->schedule.n_stages; d++) {
+        mw_str_add(text, "    - \"");
+        mw_schedule_format(&plan->schedule, d, text);
+        mw_str_add(text, "\"\n");
+    }
+}
+
+static void add_predicted(struct mw_str *text, const struct mw_plan *plan)
+{
+    if (!plan->has_predicted) {
+        return;
+    }
+    mw_str_addf(text,
+                "predicted:\n  step_time: %.17gs\n  peak_memory: %.17gB\n"
+                "  mfu: %.17g\n",
+                plan->predicted.step_time_s, plan->predicted.peak_bytes,
+                plan->predicted.mfu);
+}
+
+enum mw_status mw_plan_save(const struct mw_plan *plan, const char *path,
+                            bool explicit_order, struct mw_err *err)
+{
+    struct mw_arena arena;
+    struct mw_str text = {NULL, 0, 0};
+    struct mw_outfile out;
+    const char *scenario = plan->scenario_file;
+    enum mw_status status = mw_outfile_open(&out, path, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    mw_arena_init(&arena);
+    if (plan->file != NULL) {
+        scenario = mw_plan_path_resolve(&arena, plan->file, scenario);
+    }
+    mw_str_addf(&text, "format: %d\nname: ", MW_PLAN_FORMAT);
+    add_quoted(&text, plan->name);
+    mw_str_add(&text, "\nscenario: ");
+    add_quoted(&text, mw_plan_path_relative(&arena, path, scenario));
+    mw_str_addf(&text, "\nscenario_hash: \"%016" PRIx64 "\"\n",
+                plan->scenario_hash);
+    add_layout(&text, &plan->layout);
+    add_layers(&text, plan);
+    add_schedule(&text, plan, explicit_order || plan->has_schedule_order);
+    add_predicted(&text, plan);
+    fwrite(text.s, 1, text.n, out.f);
+    mw_str_release(&text);
+    mw_arena_release(&arena);
+    return mw_outfile_commit(&out, err);
+}
