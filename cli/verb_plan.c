@@ -65,8 +65,8 @@ static enum mw_status option(struct args *a, int key, const char *arg,
         return apply_fix(a, arg, err);
     }
     if (key == OPT_TIME_LIMIT) {
-        status = mw_quantity_parse(arg, MW_Q_SECONDS, &a->search.time_limit_s,
-                                   NULL);
+        status =
+            mw_quantity_parse(arg, MW_Q_SECONDS, &a->search.time_limit_s, NULL);
         if (status == MW_OK && a->search.time_limit_s > 0) {
             return MW_OK;
         }
@@ -119,12 +119,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- printing ----------------------------------------------------------------- */
+/* ---- printing
+ * ----------------------------------------------------------------- */
 
 static void print_plans(const struct mw_search_result *r, size_t top)
 {
     static const char *const names[] = {
-        "#",        "tp",        "pp",        "dp",   "mbs", "zero",
+        "#",         "tp",       "pp",        "dp",     "mbs", "zero",
         "recompute", "schedule", "step time", "slower", "MFU", "peak memory"};
     struct mw_table *t = mw_table_new();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -208,9 +209,10 @@ static json_t *plan_json(const struct mw_candidate *c)
     const struct {
         const char *key;
         int value;
-    } ints[] = {{"tp", l->tp},   {"cp", l->cp},     {"pp", l->pp},
-                {"vpp", l->vpp}, {"dp", l->dp},     {"zero", l->zero},
-                {"ep", l->ep},   {"etp", l->etp},   {"micro_batch", l->micro_batch}};
+    } ints[] = {
+        {"tp", l->tp},   {"cp", l->cp},   {"pp", l->pp},
+        {"vpp", l->vpp}, {"dp", l->dp},   {"zero", l->zero},
+        {"ep", l->ep},   {"etp", l->etp}, {"micro_batch", l->micro_batch}};
     for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
         mw_json_set_int(o, ints[i].key, ints[i].value);
     }
@@ -248,7 +250,8 @@ static json_t *result_json(const struct mw_search_result *r)
     return o;
 }
 
-/* ---- the work -------------------------------------------------------------------- */
+/* ---- the work
+ * -------------------------------------------------------------------- */
 
 static enum mw_status write_best(const struct args *a,
                                  const struct mw_scenario *scenario,
@@ -273,8 +276,7 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
 {
     struct mw_err err = {0};
     struct mw_search_result result;
-    enum mw_status status =
-        mw_search(scenario, ctx, &a->search, &result, &err);
+    enum mw_status status = mw_search(scenario, ctx, &a->search, &result, &err);
     if (status == MW_OK) {
         status = write_best(a, scenario, &result, &err);
     }
@@ -317,8 +319,8 @@ int mw_verb_plan(int argc, char **argv)
             const struct mw_cluster *cl = &scenario.cluster;
             status = mw_cost_ctx_init(&ctx, db, cl->system, cl->n_nodes,
                                       cl->gpus_per_node, &err);
-            int exit_status = status == MW_OK ? run(&a, &scenario, &ctx)
-                                              : mw_cli_fail(&err);
+            int exit_status =
+                status == MW_OK ? run(&a, &scenario, &ctx) : mw_cli_fail(&err);
             mw_scenario_release(&scenario);
             mw_hwdb_free(db);
             return exit_status;

@@ -47,21 +47,21 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
 
 struct mw_candidate {
     struct mw_layout layout;
-    int *layers;          /* [pp * vpp], in the result's arena */
-    double estimate_s;    /* fast form */
-    double bound_s;       /* no simulation of it can be faster */
-    double step_time_s;   /* event form, when is_simulated */
+    int *layers;        /* [pp * vpp], in the result's arena */
+    double estimate_s;  /* fast form */
+    double bound_s;     /* no simulation of it can be faster */
+    double step_time_s; /* event form, when is_simulated */
     double peak_bytes;
     double mfu;
     bool is_simulated;
-    uint64_t id;          /* place in the enumeration: breaks ties */
+    uint64_t id; /* place in the enumeration: breaks ties */
 };
 
 /* Why candidates fell out: one entry per rule, with the nearest miss. */
 struct mw_reason {
     const char *rule; /* stable id: "tp_heads", "memory", "bound", ... */
     uint64_t count;
-    double miss;      /* how far the nearest was: needed / allowed; 0 unknown */
+    double miss; /* how far the nearest was: needed / allowed; 0 unknown */
     char nearest[MW_PLAN_TEXT_MAX]; /* one sentence about it */
 };
 
@@ -92,7 +92,8 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
                                  const struct mw_candidate *candidate,
                                  struct mw_plan *out, struct mw_err *err);
 
-/* ---- layers per stage ----------------------------------------------------- */
+/* ---- layers per stage -----------------------------------------------------
+ */
 /*
  * Integer program: n_k layers of stage k >= 1, sum n_k = n_layers,
  *   minimise max_k (n_k layer_s + extra_s[k])

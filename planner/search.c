@@ -23,7 +23,8 @@
 
 enum { ROUND = 16, SIMULATED_MAX = 512 };
 
-/* ---- filter and bound ------------------------------------------------------ */
+/* ---- filter and bound ------------------------------------------------------
+ */
 
 static double usable_bytes(const struct search *s)
 {
@@ -159,7 +160,8 @@ static void filter(struct search *s)
     }
 }
 
-/* ---- simulation -------------------------------------------------------------- */
+/* ---- simulation
+ * -------------------------------------------------------------- */
 
 struct pool {
     struct search *s;
@@ -300,7 +302,8 @@ static enum mw_status simulate(struct search *s, struct mw_err *err)
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------- */
+/* ---- the whole
+ * ------------------------------------------------------------------- */
 
 static int compare_reason(const void *a, const void *b)
 {
@@ -345,7 +348,7 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
                        .ctx = ctx,
                        .opts = opts,
                        .result = out,
-                       .best_s = INFINITY,
+                       .best_s = HUGE_VAL,
                        .jobs = default_jobs(opts->jobs),
                        .start_ns = mw_clock_wall_ns()};
     for (int l = 1; l < scenario->model.n_layers; l++) {
@@ -372,13 +375,12 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
                                  const struct mw_candidate *candidate,
                                  struct mw_plan *out, struct mw_err *err)
 {
-    enum mw_status status = mw_plan_make(scenario, &candidate->layout,
-                                         candidate->layers, out, err);
+    enum mw_status status =
+        mw_plan_make(scenario, &candidate->layout, candidate->layers, out, err);
     if (status == MW_OK) {
         out->has_predicted = true;
-        out->predicted = (struct mw_predicted){candidate->step_time_s,
-                                               candidate->peak_bytes,
-                                               candidate->mfu};
+        out->predicted = (struct mw_predicted){
+            candidate->step_time_s, candidate->peak_bytes, candidate->mfu};
     }
     return status;
 }

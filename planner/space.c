@@ -92,10 +92,10 @@ static void try_layout(const struct walk *w, const struct mw_layout *layout)
     struct mw_err err = {0};
     w->result->enumerated++;
     const char *rule = limit_rule(w, layout, text);
-    if (!rule && mw_layout_check(layout, &w->scenario->model,
-                                 &w->scenario->workload, w->n_ranks, &rule,
-                                 &err) != MW_OK) {
-        snprintf(text, sizeof text, "%s", err.text);
+    if (!rule &&
+        mw_layout_check(layout, &w->scenario->model, &w->scenario->workload,
+                        w->n_ranks, &rule, &err) != MW_OK) {
+        snprintf(text, sizeof text, "%.255s", err.text);
         rule = rule ? rule : "layout";
     } else if (!rule) {
         struct mw_candidate candidate = {.layout = *layout};
@@ -184,11 +184,10 @@ void mw_space_enumerate(const struct mw_scenario *scenario,
                         struct mw_search_result *result,
                         struct mw_candidates *out)
 {
-    struct walk w = {scenario, ctx, opts, result, out,
-                     ctx->n_nodes * ctx->gpus_per_node};
+    struct walk w = {scenario, ctx, opts,
+                     result,   out, ctx->n_nodes * ctx->gpus_per_node};
     for (int tp = 1; tp <= w.n_ranks || tp <= opts->tp; tp++) {
-        if (!is_open(opts->tp, tp) ||
-            (w.n_ranks % tp != 0 && opts->tp == 0)) {
+        if (!is_open(opts->tp, tp) || (w.n_ranks % tp != 0 && opts->tp == 0)) {
             continue;
         }
         for (int pp = 1; pp <= w.n_ranks / tp || pp <= opts->pp; pp++) {
@@ -201,8 +200,8 @@ void mw_space_enumerate(const struct mw_scenario *scenario,
             layout.pp = pp;
             layout.vpp = opts->vpp > 0 ? opts->vpp : 1;
             layout.schedule = opts->schedule ? opts->schedule : "1f1b";
-            layout.sp = opts->sp < 0 ? tp > 1 && !ctx->gpu->is_cpu
-                                     : opts->sp > 0;
+            layout.sp =
+                opts->sp < 0 ? tp > 1 && !ctx->gpu->is_cpu : opts->sp > 0;
             walk_dp(&w, layout);
         }
     }

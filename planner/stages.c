@@ -99,14 +99,14 @@ bool mw_search_partition(struct search *s, struct mw_candidate *c)
     double *slope = extra + n, *fixed = slope + n;
     extra[0] = total(&embedding);
     extra[n - 1] = total(&head);
-    struct mw_partition_problem problem = {
-        .n_stages = n,
-        .n_layers = s->scenario->model.n_layers,
-        .layer_s = total(&layer),
-        .extra_s = extra,
-        .layer_bytes = slope,
-        .fixed_bytes = fixed,
-        .limit_bytes = s->usable_bytes};
+    struct mw_partition_problem problem = {.n_stages = n,
+                                           .n_layers =
+                                               s->scenario->model.n_layers,
+                                           .layer_s = total(&layer),
+                                           .extra_s = extra,
+                                           .layer_bytes = slope,
+                                           .fixed_bytes = fixed,
+                                           .limit_bytes = s->usable_bytes};
     int *layers = mw_arena_alloc(&s->result->arena, (size_t)n, sizeof *layers);
     bool is_changed =
         is_worth_it(&problem, c->layers, c->peak_bytes > s->usable_bytes) &&

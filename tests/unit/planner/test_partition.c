@@ -22,24 +22,24 @@ static double slowest(const struct mw_partition_problem *p, const int *layers)
 static bool is_within(const struct mw_partition_problem *p, const int *layers)
 {
     for (int k = 0; k < p->n_stages; k++) {
-        if (p->layer_bytes && layers[k] * p->layer_bytes[k] +
-                                      p->fixed_bytes[k] >
-                                  p->limit_bytes * (1 + 1e-12)) {
+        if (p->layer_bytes &&
+            layers[k] * p->layer_bytes[k] + p->fixed_bytes[k] >
+                p->limit_bytes * (1 + 1e-12)) {
             return false;
         }
     }
     return true;
 }
 
-/* Best min-max time over every composition; INFINITY when none fits. */
+/* Best min-max time over every composition; HUGE_VAL when none fits. */
 static double brute(const struct mw_partition_problem *p, int *layers, int k,
                     int left)
 {
     if (k == p->n_stages - 1) {
         layers[k] = left;
-        return is_within(p, layers) ? slowest(p, layers) : INFINITY;
+        return is_within(p, layers) ? slowest(p, layers) : HUGE_VAL;
     }
-    double best = INFINITY;
+    double best = HUGE_VAL;
     for (int n = 1; n <= left - (p->n_stages - 1 - k); n++) {
         layers[k] = n;
         best = fmin(best, brute(p, layers, k + 1, left - n));

@@ -50,15 +50,15 @@ static double brute_force(struct world *w, const struct mw_search_opts *opts)
     mw_arena_init(&scratch.arena);
     struct mw_candidates all = {0};
     mw_space_enumerate(&w->scenario, &w->ctx, opts, &scratch, &all);
-    double best = INFINITY;
+    double best = HUGE_VAL;
     for (size_t i = 0; i < all.n; i++) {
         struct mw_plan plan;
         struct mw_step_opts step_opts = {0};
         struct mw_step_result step;
         struct mw_err err = {0};
-        assert_int_equal(mw_plan_make(&w->scenario, &all.v[i].layout, NULL,
-                                      &plan, &err),
-                         MW_OK);
+        assert_int_equal(
+            mw_plan_make(&w->scenario, &all.v[i].layout, NULL, &plan, &err),
+            MW_OK);
         assert_int_equal(mw_step_simulate(&w->scenario, &plan, &w->ctx,
                                           &step_opts, &step, &err),
                          MW_OK);
@@ -98,8 +98,7 @@ static void test_best_of_all(void **state)
     double best = brute_force(&w, &opts);
     assert_true(r.plans[0].step_time_s <= best * (1 + 1e-12));
     for (size_t i = 0; i < r.n_plans; i++) {
-        assert_true(r.plans[i].bound_s <=
-                    r.plans[i].step_time_s * (1 + 1e-9));
+        assert_true(r.plans[i].bound_s <= r.plans[i].step_time_s * (1 + 1e-9));
         assert_true(i == 0 ||
                     r.plans[i - 1].step_time_s <= r.plans[i].step_time_s);
     }
