@@ -78,5 +78,15 @@ enum mw_status mw_gen_zb_h1(const struct mw_sched_args *a,
                             struct mw_schedule *out, struct mw_err *err);
 enum mw_status mw_gen_zb_h2(const struct mw_sched_args *a,
                             struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_zb_v(const struct mw_sched_args *a,
+                           struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_dualpipe(const struct mw_sched_args *a,
+                               struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_dualpipev(const struct mw_sched_args *a,
+                                struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_chimera(const struct mw_sched_args *a,
+                              struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_hanayo(const struct mw_sched_args *a,
+                             struct mw_schedule *out, struct mw_err *err);
 
 #endif

@@ -151,7 +151,7 @@ static void test_wrong_orders_are_named(void **state)
     expect_bad("F0 F1 F1 BW0 BW1", good, "stage 0: F1 runs twice");
     expect_bad(good, "F0 F1 BW0 BW1 W1", "stage 1: W1 runs twice");
     expect_bad("F0 BW0 F1 BW1", "F0 F1 BW1 BW0",
-               "deadlock: stage 0 waits before BW0 for BW0 of stage 1");
+               "deadlock: stage 0 waits before BW0 for B0 of stage 1");
     expect_bad("F0 F1 X0", good, "stage 0: 'X0' is not a pass");
     expect_bad("F0 F2", good, "'F2' is of micro-batch 2 or more");
     expect_bad("F0.1", good, "'F0.1' needs a chunk from 0 to 0");
