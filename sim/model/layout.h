@@ -12,6 +12,10 @@
 #include "base/yaml.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+
+/* More ranks than any machine: keeps products of ways inside 64 bits. */
+enum { MW_WAYS_MAX = 1 << 20 };
 
 /* What is stored of a layer's activations (Korthikanti et al., 2022):
  * everything; all but the attention core; only the layer's input. */
@@ -38,33 +42,76 @@ extern const struct mw_enum mw_recompute_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 
 struct mw_layout {
-    int tp;   /* tensor parallel ways */
-    bool sp;  /* sequence parallel within the TP group */
-    int cp;   /* context parallel ways */
-    int pp;   /* pipeline stages (devices) */
-    int vpp;  /* chunks (virtual stages) per device */
-    int dp;   /* data parallel ways */
-    int zero; /* 0..3 */
-    int ep;   /* expert parallel ways */
-    int etp;  /* tensor parallel ways inside an expert */
-    int micro_batch;           /* sequences per micro-batch and replica */
-    const char *schedule;      /* a generator's name: "1f1b", "gpipe", ... */
+    int tp;               /* tensor parallel ways */
+    bool sp;              /* sequence parallel within the TP group */
+    int cp;               /* context parallel ways */
+    int pp;               /* pipeline stages (devices) */
+    int vpp;              /* chunks (virtual stages) per device */
+    int dp;               /* data parallel ways */
+    int zero;             /* 0..3 */
+    int ep;               /* expert parallel ways */
+    int etp;              /* tensor parallel ways inside an expert */
+    int micro_batch;      /* sequences per micro-batch and replica */
+    const char *schedule; /* a generator's name: "1f1b", "gpipe", ... */
     enum mw_recompute recompute;
     const char *order; /* rank order, fastest first: "tp-cp-ep-dp-pp" */
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp". */
 void mw_layout_default(struct mw_layout *layout);
-/* Ranks the layout occupies: tp * cp * pp * dp. */
+/* Ranks the layout occupies: tp * cp * pp * dp; aborts past INT_MAX (the
+ * binder's ranges and mw_layout_check keep input below it). */
 int mw_layout_ranks(const struct mw_layout *layout);
 /* Binder table of the keys above. `offset` 0 is the start of mw_layout. */
 extern const struct mw_field mw_layout_fields[];
+
+/* The rows of that table for a struct that holds a mw_layout `at` bytes from
+ * its start, for files that know more keys beside them (`layers`). */
+#define MW_LAYOUT_INT_ROW(at, name, low, high, text)                           \
+    {                                                                          \
+        .key = #name, .type = MW_F_INT32,                                      \
+        .offset = (at) + offsetof(struct mw_layout, name), .min = (low),       \
+        .max = (high), .doc = (text)                                           \
+    }
+#define MW_LAYOUT_FIELD_ROWS(at)                                               \
+    MW_LAYOUT_INT_ROW(at, tp, 1, MW_WAYS_MAX, "tensor parallel ways"),         \
+        {.key = "sp",                                                          \
+         .type = MW_F_BOOL,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, sp),                      \
+         .doc = "sequence parallelism within the tensor parallel group"},      \
+        MW_LAYOUT_INT_ROW(at, cp, 1, MW_WAYS_MAX, "context parallel ways"),    \
+        MW_LAYOUT_INT_ROW(at, pp, 1, MW_WAYS_MAX, "pipeline stages"),          \
+        MW_LAYOUT_INT_ROW(at, vpp, 1, 4096, "chunks of layers per stage"),     \
+        MW_LAYOUT_INT_ROW(at, dp, 1, MW_WAYS_MAX, "data parallel ways"),       \
+        MW_LAYOUT_INT_ROW(at, zero, 0, 3, "ZeRO stage"),                       \
+        MW_LAYOUT_INT_ROW(at, ep, 1, MW_WAYS_MAX, "expert parallel ways"),     \
+        MW_LAYOUT_INT_ROW(at, etp, 1, MW_WAYS_MAX,                             \
+                          "tensor parallel ways inside an expert"),            \
+        MW_LAYOUT_INT_ROW(at, micro_batch, 1, 1e6,                             \
+                          "sequences per micro-batch and replica"),            \
+        {.key = "schedule",                                                    \
+         .type = MW_F_STR,                                                     \
+         .offset = (at) + offsetof(struct mw_layout, schedule),                \
+         .doc = "pipeline schedule by name"},                                  \
+        {.key = "recompute",                                                   \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, recompute),               \
+         .enums = mw_recompute_enums,                                          \
+         .doc = "what the backward pass computes again"},                      \
+    {                                                                          \
+        .key = "order", .type = MW_F_STR,                                      \
+        .offset = (at) + offsetof(struct mw_layout, order),                    \
+        .doc = "order of ranks, fastest first"                                 \
+    }
 
 /* Coordinates of a rank in the (tp, cp, dp, pp) grid under layout->order
  * ("ep" in the order folds into dp and takes no place of its own). */
 struct mw_coord {
     int tp, cp, dp, pp;
 };
+/* Names each of tp, cp, dp, pp once (ep at most once), joined by '-'. */
+bool mw_layout_order_valid(const char *order);
+/* Both abort when the order is not valid or the rank is outside the grid. */
 struct mw_coord mw_layout_coord(const struct mw_layout *layout, int rank);
 int mw_layout_rank(const struct mw_layout *layout, struct mw_coord at);
 

@@ -20,15 +20,15 @@ enum mw_position { MW_POS_LEARNED, MW_POS_ROTARY, MW_POS_ALIBI, MW_POS_NONE };
 enum mw_activation { MW_ACT_GELU, MW_ACT_SILU, MW_ACT_RELU };
 
 struct mw_moe {
-    int n_experts;       /* routed experts; 0: a dense model */
-    int top_k;           /* routed experts per token */
-    int n_shared;        /* shared experts */
-    int ffn;             /* intermediate size of one routed expert */
-    int shared_ffn;      /* total intermediate size of the shared experts */
-    int first_dense;     /* leading layers with a dense MLP */
-    int every;           /* an MoE layer each `every` layers (1: all) */
-    bool shared_gate;    /* sigmoid gate on the shared expert (Qwen2-MoE) */
-    bool router_bias;    /* expert-bias vector of the router (DeepSeek-V3) */
+    int n_experts;    /* routed experts; 0: a dense model */
+    int top_k;        /* routed experts per token */
+    int n_shared;     /* shared experts */
+    int ffn;          /* intermediate size of one routed expert */
+    int shared_ffn;   /* total intermediate size of the shared experts */
+    int first_dense;  /* leading layers with a dense MLP */
+    int every;        /* an MoE layer each `every` layers (1: all) */
+    bool shared_gate; /* sigmoid gate on the shared expert (Qwen2-MoE) */
+    bool router_bias; /* expert-bias vector of the router (DeepSeek-V3) */
 };
 
 /* Multi-head latent attention (DeepSeek-V2, section 2.1). */
@@ -40,12 +40,12 @@ struct mw_mla {
 struct mw_model {
     const char *name;
     int hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn, vocab;
-    int max_seq; /* length of a learned position table */
+    int max_seq;   /* length of a learned position table */
     bool is_gated; /* SwiGLU / GeGLU: gate and up projections */
     enum mw_norm norm;
     enum mw_position position;
     enum mw_activation act;
-    bool tied;          /* head shares the embedding matrix */
+    bool tied; /* head shares the embedding matrix */
     bool bias_qkv, bias_proj, bias_mlp, bias_norm, bias_head;
     bool qk_norm;       /* per-head RMSNorm of q and k (Qwen3) */
     bool final_norm;    /* a norm before the head */
@@ -56,7 +56,17 @@ struct mw_model {
                   in the published 671B) */
 };
 
+/* From `first_dense` on, each layer whose number from 1 divides by `every`. */
 bool mw_model_layer_is_moe(const struct mw_model *model, int layer);
+/* Elements per head of a query or key, and of a value (MLA: they differ). */
+int mw_model_qk_dim(const struct mw_model *model);
+int mw_model_v_dim(const struct mw_model *model);
+extern const struct mw_enum mw_norm_enums[], mw_position_enums[],
+    mw_activation_enums[];
+/* Binder table of an explicit `model:` (docs/scenario.md); offset 0 is the
+ * start of mw_model. Every field but the name is in it, so that a scenario's
+ * hash can walk it. */
+extern const struct mw_field mw_model_fields[];
 
 /* ---- where models come from ------------------------------------------- */
 /* A named preset ("llama3-8b", "gpt3-175b", ...; any case). Unknown: MW_EINPUT
@@ -65,8 +75,11 @@ enum mw_status mw_model_preset(const char *name, struct mw_model *out,
                                struct mw_err *err);
 /* i-th preset name, NULL past the end: for listings and hints. */
 const char *mw_model_preset_name(size_t i);
+/* Where its numbers come from, for the same i. */
+const char *mw_model_preset_source(size_t i);
 /* A Hugging Face config.json. An unknown architecture lists the fields it
- * lacks. Strings go to the arena. */
+ * lacks; one that lacks none is read as a Llama, with a warning in the log.
+ * Strings go to the arena. */
 enum mw_status mw_model_hf_config(const char *path, struct mw_arena *arena,
                                   struct mw_model *out, struct mw_err *err);
 /* The `model:` node of a scenario: a preset's name, {preset: X, <overrides>},
@@ -79,11 +92,11 @@ enum mw_status mw_model_check(const struct mw_model *model, struct mw_err *err);
 
 /* ---- parameters --------------------------------------------------------- */
 enum mw_shard {
-    MW_SHARD_NONE,   /* replicated in the TP group */
-    MW_SHARD_ROWS,   /* output dimension split (column-parallel linear) */
-    MW_SHARD_COLS,   /* input dimension split (row-parallel linear) */
-    MW_SHARD_EXPERT  /* one tensor per expert: split over EP (and by rows or
-                        cols over ETP, see `expert_shard`) */
+    MW_SHARD_NONE,  /* replicated in the TP group */
+    MW_SHARD_ROWS,  /* output dimension split (column-parallel linear) */
+    MW_SHARD_COLS,  /* input dimension split (row-parallel linear) */
+    MW_SHARD_EXPERT /* one tensor per expert: split over EP (and by rows or
+                       cols over ETP, see `expert_shard`) */
 };
 
 /*
@@ -98,6 +111,8 @@ struct mw_param {
     int64_t outer, rows, cols;
     int64_t n_copies;
     enum mw_shard shard, expert_shard;
+    int max_ways; /* the TP split ends there and further ranks hold copies (key
+                     and value heads under grouped queries); 0: no end */
     bool is_norm_or_bias; /* no weight decay */
     bool is_mtp;          /* multi-token-prediction: not in published totals */
 };
@@ -119,19 +134,19 @@ int64_t mw_model_active_param_count(const struct mw_model *model);
 
 /* ---- operators ----------------------------------------------------------- */
 enum mw_op_kind {
-    MW_OP_GEMM,         /* D[m,n] = A[m,k] B[k,n], `batch` times */
-    MW_OP_ATTENTION,    /* fused (flash) attention core */
+    MW_OP_GEMM,      /* D[m,n] = A[m,k] B[k,n], `batch` times */
+    MW_OP_ATTENTION, /* fused (flash) attention core */
     MW_OP_NORM,
     MW_OP_ROTARY,
-    MW_OP_ACTIVATION,   /* GELU, SwiGLU, ... with bias */
-    MW_OP_ADD,          /* residual, with dropout where used */
-    MW_OP_SOFTMAX,      /* scale-mask-softmax of unfused attention */
+    MW_OP_ACTIVATION, /* GELU, SwiGLU, ... with bias */
+    MW_OP_ADD,        /* residual, with dropout where used */
+    MW_OP_SOFTMAX,    /* scale-mask-softmax of unfused attention */
     MW_OP_EMBEDDING,
     MW_OP_CROSS_ENTROPY,
-    MW_OP_ROUTER,       /* top-k gate */
-    MW_OP_PERMUTE,      /* token dispatch / combine on the device */
+    MW_OP_ROUTER,  /* top-k gate */
+    MW_OP_PERMUTE, /* token dispatch / combine on the device */
     MW_OP_OPTIMIZER,
-    MW_OP_COLL,         /* a collective of the layout: see coll fields */
+    MW_OP_COLL, /* a collective of the layout: see coll fields */
     MW_OP_KIND_COUNT
 };
 const char *mw_op_kind_name(enum mw_op_kind kind); /* "gemm" */
@@ -155,7 +170,12 @@ extern const struct mw_enum mw_coll_op_enums[];
 
 /* The dimension whose group carries a collective. */
 enum mw_dim {
-    MW_DIM_TP, MW_DIM_CP, MW_DIM_EP, MW_DIM_ETP, MW_DIM_PP, MW_DIM_DP,
+    MW_DIM_TP,
+    MW_DIM_CP,
+    MW_DIM_EP,
+    MW_DIM_ETP,
+    MW_DIM_PP,
+    MW_DIM_DP,
     MW_DIM_COUNT
 };
 const char *mw_dim_name(enum mw_dim dim); /* "tp" */
@@ -172,11 +192,18 @@ struct mw_op {
     const char *name; /* static: "qkv" "attn" "proj" "fc1" "act" "fc2" ... */
     int64_t m, n, k, batch; /* GEMM; attention: m = q tokens, n = kv tokens,
                                k = head_dim, batch = heads * sequences;
+                               grouped GEMM: batch experts of m tokens each;
                                others: m = rows (tokens), n = width */
     int64_t kv_batch;       /* attention: kv heads * sequences */
+    int64_t v_dim;          /* attention: elements of a value head (k under
+                               MLA, where it differs, is the query's) */
     bool is_causal;         /* attention */
-    double flops;           /* performed on this rank */
-    double model_flops;     /* counted as useful work (MFU): no recompute */
+    double flops;           /* performed on this rank: matrix products alone,
+                               as SC21 (arXiv:2104.04473, appendix) counts;
+                               element-wise work is priced by its bytes */
+    double model_flops;     /* counted as useful work (MFU): no recompute, the
+                               full square of attention, its backward twice
+                               its forward (a flash kernel does 2.5 times) */
     double bytes;
     double save_bytes;
     enum mw_dtype dtype;
@@ -195,10 +222,11 @@ struct mw_ops {
 struct mw_work {
     const struct mw_model *model;
     const struct mw_layout *layout;
-    int64_t seq;             /* tokens of one sequence, whole */
-    enum mw_dtype dtype;     /* of activations and GEMM inputs */
-    bool is_flash;           /* fused attention (no s x s tensor stored) */
-    bool has_dropout;        /* masks stored (Megatron of 2021) */
+    int64_t seq;              /* tokens of one sequence, whole */
+    enum mw_dtype dtype;      /* of activations and GEMM inputs */
+    bool is_flash;            /* fused attention (no s x s tensor stored) */
+    bool has_dropout;         /* masks stored (Megatron of 2021) */
+    enum mw_dtype grad_dtype; /* that weight gradients accumulate in */
 };
 
 /*
@@ -207,8 +235,10 @@ struct mw_work {
  * reduce after attention and 1 after the MLP forward, the same backward; with
  * sp an all-gather before and a reduce-scatter after instead).
  * MW_PASS_B and MW_PASS_W are the separate input- and weight-gradient parts;
- * MW_PASS_BW is B followed by W. With recomputation the forward operators to
- * repeat are not in B: ask mw_layer_recompute_ops.
+ * MW_PASS_BW is B followed by W. W also holds the parameter gradients of norms
+ * and, with sp, the all-gather of the saved input shards that its GEMMs read.
+ * With recomputation the forward operators to repeat are not in B: ask
+ * mw_layer_recompute_ops. An operator that a pass does not need is left out.
  */
 void mw_layer_ops(const struct mw_work *work, int layer, enum mw_pass pass,
                   struct mw_ops *out);
@@ -221,18 +251,26 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
                       struct mw_ops *out);
 void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
                  struct mw_ops *out);
-/* Bytes sent between stages per micro-batch and rank. */
+/* Bytes sent between stages per micro-batch and rank: the layer's output, or
+ * the rank's part of it with sp. */
 double mw_boundary_bytes(const struct mw_work *work);
 
-/* Model FLOPs of one step per Megatron's formula generalised: forward 1,
- * backward 2, no recompute; attention counted full (s^2) or causal (half). */
+/* Model FLOPs of one step per token by Megatron's formula (SC21 equation 3)
+ * generalised: forward 1, backward 2, no recompute; 2 FLOPs per weight of a
+ * matrix that the token passes (top_k experts), attention counted full (s^2)
+ * or causal (half); no multi-token prediction. */
 double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
                                 bool is_causal_half);
 
-/* ---- memory ---------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------
+ */
 /* Bytes that one layer keeps per micro-batch on one rank between forward and
  * backward, under the layout's recompute; and for embedding and head. */
 double mw_layer_activation_bytes(const struct mw_work *work, int layer);
+/* Bytes that come back for the time of one layer's backward pass when it is
+ * recomputed: what the layer would have kept without recomputation, less what
+ * it keeps. 0 without recomputation. */
+double mw_layer_recompute_bytes(const struct mw_work *work, int layer);
 double mw_embedding_activation_bytes(const struct mw_work *work);
 double mw_head_activation_bytes(const struct mw_work *work);
 

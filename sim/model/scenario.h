@@ -15,36 +15,36 @@
 struct mw_cluster {
     const char *system; /* slug or alias of hwdb systems */
     int n_nodes;
-    int gpus_per_node;  /* 0: the system's */
+    int gpus_per_node; /* 0: the system's */
 };
 
 struct mw_workload {
     int64_t seq;
-    int64_t global_batch; /* sequences per step */
-    enum mw_dtype dtype;        /* compute and parameters */
-    enum mw_dtype grad_dtype;   /* gradient accumulation and reduction */
-    bool is_flash;              /* attention: flash | unfused */
+    int64_t global_batch;     /* sequences per step */
+    enum mw_dtype dtype;      /* compute and parameters */
+    enum mw_dtype grad_dtype; /* gradient accumulation and reduction */
+    bool is_flash;            /* attention: flash | unfused */
     bool has_dropout;
-    bool causal_flops; /* model FLOPs counted causal (half) or full */
-    const char *optimizer;      /* "adamw" */
+    bool causal_flops;     /* model FLOPs counted causal (half) or full */
+    const char *optimizer; /* "adamw" */
     uint64_t seed;
 };
 
 struct mw_limits {
-    double memory_bytes;      /* per rank; 0: the device's capacity */
-    double memory_fraction;   /* usable part of it; default 0.92 */
+    double memory_bytes;    /* per rank; 0: the device's capacity */
+    double memory_fraction; /* usable part of it; default 0.92 */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp;
-    int max_tp;               /* 0: GPUs of a node */
+    int max_tp; /* 0: GPUs of a node */
 };
 
 enum mw_objective { MW_OBJ_STEP_TIME, MW_OBJ_MEMORY };
 
 struct mw_scenario {
     struct mw_arena arena;
-    const char *file;  /* as given */
+    const char *file; /* as given */
     const char *name;
-    uint64_t hash;     /* of what matters: model, cluster, workload, limits */
+    uint64_t hash; /* of what matters: model, cluster, workload, limits */
     struct mw_model model;
     struct mw_cluster cluster;
     struct mw_workload workload;
@@ -74,6 +74,20 @@ enum mw_status mw_layout_check(const struct mw_layout *layout,
                                const struct mw_model *model,
                                const struct mw_workload *workload, int n_ranks,
                                const char **rule_id, struct mw_err *err);
+
+/* The layout key that a rule speaks of, for pointing at it: "tp_heads" ->
+ * "tp". NULL for an unknown rule. */
+const char *mw_layout_rule_key(const char *rule_id);
+/* i-th rule id in the order they are checked, NULL past the end. */
+const char *mw_layout_rule_name(size_t i);
+
+/* Binder tables (docs/scenario.md), for other readers of the same keys;
+ * offset 0 is the start of mw_cluster and mw_limits. */
+extern const struct mw_field mw_cluster_fields[], mw_limits_fields[];
+/* What a scenario starts from before its keys are read: bf16, fp32 gradients,
+ * flash attention, no dropout, full-square FLOPs, adamw, seed 1234. */
+void mw_workload_default(struct mw_workload *workload);
+void mw_limits_default(struct mw_limits *limits);
 
 /* Micro-batches per step and replica: global_batch / (dp * micro_batch). */
 int mw_microbatches(const struct mw_layout *layout,

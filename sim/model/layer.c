@@ -1,0 +1,228 @@
+/*
+ * The public face of the operator tables: a layer, the embedding and the head
+ * of a stage, in each pass, with what they keep between forward and backward.
+ *
+ * Head (Korthikanti et al., arXiv:2205.05198, section 4.3): final norm, linear
+ * of vocab / tp columns, vocabulary-parallel cross-entropy on fp32 logits with
+ * three all-reduces of one value per token (Megatron-LM,
+ * core/tensor_parallel/cross_entropy.py). Embedding: each rank looks up its
+ * rows of the vocabulary, and the group adds. Left out: token ids, statistics
+ * of norms (8 bytes per token), rotary tables, the auxiliary loss of routers
+ * and multi-token prediction.
+ */
+#include "sim/model/ops_int.h"
+
+/* ---- layer -----------------------------------------------------------------
+ */
+static struct mw_fsteps layer_steps(const struct mw_sizes *s, int layer)
+{
+    struct mw_fsteps steps = {0};
+
+    mw_steps_attention(s, &steps);
+    mw_steps_mlp(s, layer, &steps);
+    return steps;
+}
+
+void mw_layer_ops(const struct mw_work *work, int layer, enum mw_pass pass,
+                  struct mw_ops *out)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = layer_steps(&s, layer);
+
+    mw_steps_emit(&s, &steps, pass, work->layout->recompute, out);
+    mw_array_release(&steps);
+}
+
+/* The steps that a kind of recomputation repeats, out of a layer's. */
+static void drop_not_repeated(struct mw_fsteps *steps,
+                              enum mw_recompute recompute)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < steps->n; i++) {
+        if (recompute == MW_RECOMPUTE_FULL ||
+            (recompute == MW_RECOMPUTE_SELECTIVE && steps->v[i].is_core)) {
+            steps->v[n] = steps->v[i];
+            steps->v[n].op.model_flops = 0;
+            steps->v[n].op.save_bytes = 0;
+            steps->v[n].core_save_bytes = 0;
+            n++;
+        }
+    }
+    steps->n = n;
+}
+
+void mw_layer_recompute_ops(const struct mw_work *work, int layer,
+                            struct mw_ops *out)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = layer_steps(&s, layer);
+
+    drop_not_repeated(&steps, work->layout->recompute);
+    mw_steps_emit(&s, &steps, MW_PASS_F, MW_RECOMPUTE_NONE, out);
+    mw_array_release(&steps);
+}
+
+static double saved_bytes(const struct mw_fsteps *steps,
+                          enum mw_recompute recompute)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < steps->n; i++) {
+        sum += mw_step_saved_bytes(&steps->v[i], recompute, i == 0);
+    }
+    return sum;
+}
+
+static double layer_saved_bytes(const struct mw_work *work, int layer,
+                                enum mw_recompute recompute)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = layer_steps(&s, layer);
+    double sum = saved_bytes(&steps, recompute);
+
+    mw_array_release(&steps);
+    return sum;
+}
+
+double mw_layer_activation_bytes(const struct mw_work *work, int layer)
+{
+    return layer_saved_bytes(work, layer, work->layout->recompute);
+}
+
+double mw_layer_recompute_bytes(const struct mw_work *work, int layer)
+{
+    return layer_saved_bytes(work, layer, MW_RECOMPUTE_NONE) -
+           mw_layer_activation_bytes(work, layer);
+}
+
+/* ---- embedding and head
+ * ------------------------------------------------------ */
+static struct mw_fsteps embedding_steps(const struct mw_sizes *s)
+{
+    struct mw_fsteps steps = {0};
+    int64_t hidden = s->m->hidden;
+    double own = (double)s->own_tokens * (double)hidden;
+    double x = s->el * (double)s->tokens * (double)hidden;
+    struct mw_fstep *coll;
+
+    mw_fstep_simple(&steps, s, MW_OP_EMBEDDING, "embed", s->tokens, hidden,
+                    2 * x, 0);
+    coll = mw_fstep_coll(&steps, s, "embed", MW_DIM_TP,
+                         s->is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE,
+                         s->is_sp ? (int)MW_ALL_GATHER : NO_COLL, x);
+    if (coll != NULL) {
+        coll->coll_in_w = true;
+    }
+    if (s->m->position == MW_POS_LEARNED || s->work->has_dropout) {
+        double mask = s->work->has_dropout ? own : 0;
+
+        mw_fstep_simple(&steps, s, MW_OP_ADD, "embed_add", s->own_tokens,
+                        hidden, 3 * s->el * own + mask, mask);
+    }
+    return steps;
+}
+
+static struct mw_fsteps head_steps(const struct mw_sizes *s)
+{
+    struct mw_fsteps steps = {0};
+    int64_t hidden = s->m->hidden, vocab = s->m->vocab / s->tp;
+    double logits = (double)s->tokens * (double)vocab;
+    double per_token = 4 * (double)s->tokens;
+
+    if (s->m->final_norm) {
+        mw_fstep_norm(&steps, s, "final_norm", s->own_tokens, hidden);
+    }
+    mw_fstep_tp_enter(&steps, s, "head", hidden);
+    mw_fstep_sharded_input(
+        mw_fstep_linear(&steps, s, "head", s->tokens, vocab, hidden), s,
+        hidden);
+    mw_fstep_coll(&steps, s, "loss_max", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
+                  per_token);
+    mw_fstep_simple(&steps, s, MW_OP_CROSS_ENTROPY, "loss", s->tokens, vocab,
+                    (s->el + 4) * logits, 4 * logits);
+    mw_fstep_coll(&steps, s, "loss_target", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
+                  per_token);
+    mw_fstep_coll(&steps, s, "loss_sum", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
+                  per_token);
+    return steps;
+}
+
+void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
+                      struct mw_ops *out)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = embedding_steps(&s);
+
+    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_array_release(&steps);
+}
+
+void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
+                 struct mw_ops *out)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = head_steps(&s);
+
+    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_array_release(&steps);
+}
+
+double mw_embedding_activation_bytes(const struct mw_work *work)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = embedding_steps(&s);
+    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+
+    mw_array_release(&steps);
+    return sum;
+}
+
+double mw_head_activation_bytes(const struct mw_work *work)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = head_steps(&s);
+    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+
+    mw_array_release(&steps);
+    return sum;
+}
+
+double mw_boundary_bytes(const struct mw_work *work)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+
+    return s.el * (double)s.own_tokens * (double)s.m->hidden;
+}
+
+/* ---- model FLOPs
+ * ------------------------------------------------------------- */
+/* Weights of matrices that one token meets in a forward pass. */
+static double matrix_weights(const struct mw_model *model)
+{
+    struct mw_params params = {0};
+    double sum = model->tied ? (double)model->vocab * model->hidden : 0;
+
+    mw_model_params(model, &params);
+    for (size_t i = 0; i < params.n; i++) {
+        const struct mw_param *p = &params.v[i];
+        double each = (double)p->outer * (double)p->rows * (double)p->cols;
+
+        if (p->is_mtp || p->is_norm_or_bias || p->layer < 0) {
+            continue;
+        }
+        sum += p->shard == MW_SHARD_EXPERT ? each * model->moe.top_k : each;
+    }
+    mw_array_release(&params);
+    return sum;
+}
+
+double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
+                                bool is_causal_half)
+{
+    double core = 2 * (double)seq * model->n_heads *
+                  (mw_model_qk_dim(model) + mw_model_v_dim(model)) *
+                  (double)model->n_layers;
+
+    return 3 * (2 * matrix_weights(model) + (is_causal_half ? 0.5 : 1) * core);
+}

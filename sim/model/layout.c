@@ -1,0 +1,175 @@
+/*
+ * The parallel layout: defaults, binder table, rank <-> coordinates.
+ *
+ * Ranks are numbered with the first dimension of the order fastest:
+ *   rank = sum over dims of coord[d] * (product of the sizes before d)
+ * which is Megatron-LM's RankGenerator (core/parallel_state.py) with its
+ * default order tp-cp-ep-dp-pp. Expert parallelism folds into the other
+ * dimensions ("parallel folding", arXiv:2504.14960), so "ep" takes no place.
+ */
+#include "sim/model/layout.h"
+
+#include <limits.h>
+#include <string.h>
+
+const struct mw_enum mw_dtype_enums[] = {
+    {"fp32", MW_FP32}, {"tf32", MW_TF32}, {"bf16", MW_BF16}, {"fp16", MW_FP16},
+    {"fp8", MW_FP8},   {"fp4", MW_FP4},   {NULL, 0}};
+
+const struct mw_enum mw_recompute_enums[] = {
+    {"none", MW_RECOMPUTE_NONE},
+    {"selective", MW_RECOMPUTE_SELECTIVE},
+    {"full", MW_RECOMPUTE_FULL},
+    {NULL, 0}};
+
+const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
+                                            MW_FIELD_END};
+
+double mw_dtype_bytes(enum mw_dtype dtype)
+{
+    static const double bytes[MW_DTYPE_COUNT] = {
+        [MW_FP32] = 4, [MW_TF32] = 4, [MW_BF16] = 2,
+        [MW_FP16] = 2, [MW_FP8] = 1,  [MW_FP4] = 0.5};
+
+    MW_ASSERT((unsigned)dtype < MW_DTYPE_COUNT, "dtype %d", (int)dtype);
+    return bytes[dtype];
+}
+
+static const char *enum_name(const struct mw_enum *enums, int value)
+{
+    for (; enums->name != NULL; enums++) {
+        if (enums->value == value) {
+            return enums->name;
+        }
+    }
+    return "?";
+}
+
+const char *mw_dtype_name(enum mw_dtype dtype)
+{
+    return enum_name(mw_dtype_enums, (int)dtype);
+}
+
+const char *mw_recompute_name(enum mw_recompute recompute)
+{
+    return enum_name(mw_recompute_enums, (int)recompute);
+}
+
+void mw_layout_default(struct mw_layout *layout)
+{
+    *layout = (struct mw_layout){.tp = 1,
+                                 .cp = 1,
+                                 .pp = 1,
+                                 .vpp = 1,
+                                 .dp = 1,
+                                 .ep = 1,
+                                 .etp = 1,
+                                 .micro_batch = 1,
+                                 .schedule = "1f1b",
+                                 .recompute = MW_RECOMPUTE_NONE,
+                                 .order = "tp-cp-ep-dp-pp"};
+}
+
+int mw_layout_ranks(const struct mw_layout *layout)
+{
+    uint64_t n =
+        mw_mul_u64(mw_mul_u64((uint64_t)layout->tp, (uint64_t)layout->cp),
+                   mw_mul_u64((uint64_t)layout->pp, (uint64_t)layout->dp));
+
+    MW_ASSERT(n <= INT_MAX, "tp %d cp %d pp %d dp %d", layout->tp, layout->cp,
+              layout->pp, layout->dp);
+    return (int)n;
+}
+
+/* ---- rank order -----------------------------------------------------------
+ */
+enum axis { AXIS_TP, AXIS_CP, AXIS_DP, AXIS_PP, AXIS_EP, AXIS_COUNT };
+enum { N_GRID_AXES = AXIS_EP };
+
+/* Reads "tp-cp-ep-dp-pp" into the grid axes, fastest first. */
+static bool parse_order(const char *order, enum axis out[N_GRID_AXES])
+{
+    static const char names[AXIS_COUNT][3] = {"tp", "cp", "dp", "pp", "ep"};
+    bool seen[AXIS_COUNT] = {false};
+    int n = 0;
+
+    for (const char *p = order;; p += 3) {
+        int axis = 0;
+
+        while (axis < AXIS_COUNT && strncmp(p, names[axis], 2) != 0) {
+            axis++;
+        }
+        if (axis == AXIS_COUNT || seen[axis]) {
+            return false;
+        }
+        seen[axis] = true;
+        if (axis != AXIS_EP) {
+            out[n++] = (enum axis)axis;
+        }
+        if (p[2] == '\0') {
+            return n == N_GRID_AXES;
+        }
+        if (p[2] != '-') {
+            return false;
+        }
+    }
+}
+
+bool mw_layout_order_valid(const char *order)
+{
+    enum axis axes[N_GRID_AXES];
+
+    return order != NULL && parse_order(order, axes);
+}
+
+static void axis_sizes(const struct mw_layout *layout, int size[N_GRID_AXES])
+{
+    size[AXIS_TP] = layout->tp;
+    size[AXIS_CP] = layout->cp;
+    size[AXIS_DP] = layout->dp;
+    size[AXIS_PP] = layout->pp;
+}
+
+struct mw_coord mw_layout_coord(const struct mw_layout *layout, int rank)
+{
+    enum axis axes[N_GRID_AXES] = {AXIS_TP};
+    int size[N_GRID_AXES], at[N_GRID_AXES];
+    int rest = rank;
+
+    MW_ASSERT(parse_order(layout->order, axes), "order %s", layout->order);
+    MW_ASSERT(rank >= 0 && rank < mw_layout_ranks(layout), "rank %d of %d",
+              rank, mw_layout_ranks(layout));
+    axis_sizes(layout, size);
+    for (int i = 0; i < N_GRID_AXES; i++) {
+        at[axes[i]] = rest % size[axes[i]];
+        rest /= size[axes[i]];
+    }
+    return (struct mw_coord){.tp = at[AXIS_TP],
+                             .cp = at[AXIS_CP],
+                             .dp = at[AXIS_DP],
+                             .pp = at[AXIS_PP]};
+}
+
+int mw_layout_rank(const struct mw_layout *layout, struct mw_coord at)
+{
+    enum axis axes[N_GRID_AXES] = {AXIS_TP};
+    const int coord[N_GRID_AXES] = {[AXIS_TP] = at.tp,
+                                    [AXIS_CP] = at.cp,
+                                    [AXIS_DP] = at.dp,
+                                    [AXIS_PP] = at.pp};
+    int size[N_GRID_AXES];
+    int rank = 0, stride = 1;
+
+    MW_ASSERT(parse_order(layout->order, axes), "order %s", layout->order);
+    axis_sizes(layout, size);
+    for (int i = 0; i < N_GRID_AXES; i++) {
+        enum axis axis = axes[i];
+
+        MW_ASSERT(coord[axis] >= 0 && coord[axis] < size[axis],
+                  "axis %d: coordinate %d of %d", (int)axis, coord[axis],
+                  size[axis]);
+        rank += coord[axis] * stride;
+        stride *= size[axis];
+    }
+    return rank;
+}

@@ -1,0 +1,220 @@
+/*
+ * The forward steps of a layer's attention block:
+ *
+ *   norm1  [f|ag]  qkv  rotary  core  proj  [g|rs]  add1
+ *
+ * with f, g, all-gather (ag) and reduce-scatter (rs) over the TP group. The
+ * core is one flash operator or scores, softmax and context. Products of the
+ * core for s query and n key tokens, h heads of d (values of d_v) elements:
+ * 2 s n h (d + d_v) FLOPs. A causal flash kernel skips the masked half:
+ * s (s + 1) / 2 of s^2 pairs. Kept: q, k, v, and either s x n probabilities
+ * or one fp32 logsumexp per query and head (arXiv:2205.14135).
+ *
+ * Latent attention (arXiv:2405.04434, section 2.1) puts q_down, kv_down, their
+ * norms, q_up and kv_up in the place of qkv; the down projections work on the
+ * rank's own tokens with replicated weights, as Megatron-LM does.
+ *
+ * Context parallelism: keys and values of the other ranks are gathered before
+ * the core, and again before its backward pass, which scatters their
+ * gradients: the volume of ring attention (arXiv:2310.01889) without its
+ * overlap.
+ */
+#include "sim/model/ops_int.h"
+
+/* Heads and tokens of one rank. */
+struct heads {
+    int64_t q, kv;     /* heads */
+    int64_t d, v;      /* elements of a query or key, of a value */
+    int64_t sequences; /* of the micro-batch */
+    int64_t q_tokens;  /* of one sequence on this rank */
+    int64_t kv_tokens; /* of one sequence, whole */
+};
+
+static struct heads heads_of(const struct mw_sizes *s)
+{
+    const struct mw_layout *l = s->work->layout;
+    int kv = s->m->mla.on ? s->m->n_heads : s->m->n_kv_heads;
+
+    return (struct heads){.q = s->m->n_heads / s->tp,
+                          .kv = kv > s->tp ? kv / s->tp : 1,
+                          .d = mw_model_qk_dim(s->m),
+                          .v = mw_model_v_dim(s->m),
+                          .sequences = l->micro_batch,
+                          .q_tokens = s->work->seq / l->cp,
+                          .kv_tokens = s->work->seq};
+}
+
+static double x_bytes(const struct mw_sizes *s, int64_t rows, int64_t width)
+{
+    return s->el * (double)rows * (double)width;
+}
+
+/* ---- projections -----------------------------------------------------------
+ */
+static void add_rotary(const struct mw_sizes *s, int64_t width,
+                       struct mw_fsteps *out)
+{
+    if (s->m->position == MW_POS_ROTARY) {
+        mw_fstep_simple(out, s, MW_OP_ROTARY, "rotary", s->tokens, width,
+                        2 * x_bytes(s, s->tokens, width), 0);
+    }
+}
+
+static void add_qkv(const struct mw_sizes *s, const struct heads *h,
+                    struct mw_fsteps *out)
+{
+    mw_fstep_tp_enter(out, s, "qkv", s->m->hidden);
+    mw_fstep_sharded_input(mw_fstep_linear(out, s, "qkv", s->tokens,
+                                           (h->q + 2 * h->kv) * h->d,
+                                           s->m->hidden),
+                           s, s->m->hidden);
+    if (s->m->qk_norm) {
+        mw_fstep_norm(out, s, "qk_norm", s->tokens * (h->q + h->kv), h->d);
+    }
+    add_rotary(s, (h->q + h->kv) * h->d, out);
+}
+
+/* From a latent of the rank's own tokens to heads: norm, gather, project. */
+static void add_latent_up(const struct mw_sizes *s, const char *norm,
+                          const char *up, int64_t latent, int64_t message,
+                          int64_t width, struct mw_fsteps *out)
+{
+    mw_fstep_norm(out, s, norm, s->own_tokens, latent);
+    mw_fstep_tp_enter(out, s, up, message);
+    mw_fstep_sharded_input(
+        mw_fstep_linear(out, s, up, s->tokens, width, latent), s, message);
+}
+
+static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
+                        struct mw_fsteps *out)
+{
+    const struct mw_mla *a = &s->m->mla;
+    int64_t hidden = s->m->hidden;
+
+    if (a->q_lora > 0) {
+        mw_fstep_linear(out, s, "q_down", s->own_tokens, a->q_lora, hidden);
+        add_latent_up(s, "q_norm", "q_up", a->q_lora, a->q_lora, h->q * h->d,
+                      out);
+    } else {
+        mw_fstep_tp_enter(out, s, "q", hidden);
+        mw_fstep_sharded_input(
+            mw_fstep_linear(out, s, "q", s->tokens, h->q * h->d, hidden), s,
+            hidden);
+    }
+    /* Its input is that of the query's projection, kept there. */
+    mw_fstep_linear(out, s, "kv_down", s->own_tokens, a->kv_lora + a->rope_dim,
+                    hidden)
+        ->op.save_bytes = 0;
+    add_latent_up(s, "kv_norm", "kv_up", a->kv_lora, a->kv_lora + a->rope_dim,
+                  h->kv * (a->nope_dim + a->v_dim), out);
+    add_rotary(s, (h->q + 1) * a->rope_dim, out);
+}
+
+/* ---- core ------------------------------------------------------------------
+ */
+static void add_flash(const struct mw_sizes *s, const struct heads *h,
+                      struct mw_fsteps *out)
+{
+    struct mw_fstep *step =
+        mw_fstep_add(out, s, MW_OP_ATTENTION, "attn", h->q_tokens, 0);
+    struct mw_op *op = &step->op;
+    double queries = (double)(h->q * h->sequences) * (double)h->q_tokens;
+    double keys = (double)(h->kv * h->sequences) * (double)h->kv_tokens;
+    double statistics = 4 * queries;
+
+    op->n = h->kv_tokens;
+    op->k = h->d;
+    op->v_dim = h->v;
+    op->batch = h->q * h->sequences;
+    op->kv_batch = h->kv * h->sequences;
+    op->is_causal = true;
+    op->work_fraction = 0.5 + 0.5 / (double)h->kv_tokens;
+    op->model_flops =
+        2 * queries * (double)h->kv_tokens * (double)(h->d + h->v);
+    op->flops = op->model_flops * op->work_fraction;
+    op->bytes = s->el * (double)(h->d + h->v) * (queries + keys) + statistics;
+    op->save_bytes =
+        x_bytes(s, s->tokens, h->q * h->d + h->kv * (h->d + h->v)) + statistics;
+    step->core_save_bytes = statistics;
+    step->is_core = true;
+}
+
+static struct mw_fstep *add_product(const struct mw_sizes *s,
+                                    const struct heads *h, const char *name,
+                                    int64_t n, int64_t k, struct mw_fsteps *out)
+{
+    struct mw_fstep *step =
+        mw_fstep_add(out, s, MW_OP_GEMM, name, h->q_tokens, n);
+
+    step->op.k = k;
+    step->op.batch = h->q * h->sequences;
+    step->op.flops = step->op.model_flops = 2 * (double)step->op.batch *
+                                            (double)h->q_tokens * (double)n *
+                                            (double)k;
+    step->op.bytes = mw_gemm_bytes(s, h->q_tokens, n, k, step->op.batch);
+    step->is_core = true;
+    return step;
+}
+
+static void add_unfused(const struct mw_sizes *s, const struct heads *h,
+                        struct mw_fsteps *out)
+{
+    double pairs = (double)(h->q * h->sequences) * (double)h->q_tokens *
+                   (double)h->kv_tokens;
+    bool has_mask = s->work->has_dropout;
+    struct mw_fstep *step;
+
+    step = add_product(s, h, "scores", h->kv_tokens, h->d, out);
+    step->op.save_bytes = x_bytes(s, s->tokens, (h->q + h->kv) * h->d);
+    /* Kept: the probabilities; with dropout its output and a mask of bytes. */
+    step = mw_fstep_simple(out, s, MW_OP_SOFTMAX, "softmax",
+                           h->q * h->sequences * h->q_tokens, h->kv_tokens,
+                           pairs * (has_mask ? 3 * s->el + 1 : 2 * s->el),
+                           pairs * (has_mask ? 2 * s->el + 1 : s->el));
+    step->core_save_bytes = step->op.save_bytes;
+    step->is_core = true;
+    step = add_product(s, h, "context", h->v, h->kv_tokens, out);
+    step->op.save_bytes = x_bytes(s, s->tokens, h->kv * h->v);
+    step->is_probs_v = true;
+}
+
+static void add_core(const struct mw_sizes *s, const struct heads *h,
+                     struct mw_fsteps *out)
+{
+    double kv_bytes =
+        x_bytes(s, h->sequences * h->kv_tokens, h->kv * (h->d + h->v));
+
+    mw_fstep_coll(out, s, "cp_kv", MW_DIM_CP, MW_ALL_GATHER, MW_REDUCE_SCATTER,
+                  kv_bytes);
+    if (s->work->is_flash) {
+        add_flash(s, h, out);
+    } else {
+        add_unfused(s, h, out);
+    }
+    /* After the core in this list: before its backward pass. */
+    mw_fstep_coll(out, s, "cp_kv", MW_DIM_CP, NO_COLL, MW_ALL_GATHER, kv_bytes);
+}
+
+void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    struct heads h = heads_of(s);
+    int64_t hidden = s->m->hidden;
+    double x = x_bytes(s, s->own_tokens, hidden);
+    double mask =
+        s->work->has_dropout ? (double)s->own_tokens * (double)hidden : 0;
+
+    mw_fstep_norm(out, s, "norm1", s->own_tokens, hidden);
+    if (s->m->mla.on) {
+        add_mla_qkv(s, &h, out);
+    } else {
+        add_qkv(s, &h, out);
+    }
+    add_core(s, &h, out);
+    mw_fstep_linear(out, s, "proj", s->tokens, hidden, h.q * h.v);
+    mw_fstep_tp_exit(out, s, "proj", hidden);
+    if (s->m->sandwich_norm) {
+        mw_fstep_norm(out, s, "post_norm1", s->own_tokens, hidden);
+    }
+    mw_fstep_simple(out, s, MW_OP_ADD, "add1", s->own_tokens, hidden,
+                    3 * x + mask, mask);
+}

@@ -1,0 +1,164 @@
+/*
+ * The forward steps of a layer's second block, dense
+ *
+ *   norm2  [f|ag]  fc1  act  fc2  [g|rs]  add2
+ *
+ * or a mixture of experts, with every expert given the same number of tokens:
+ *
+ *   norm2  router  permute  [a2a]  [ag]  fc1  act  fc2  [rs]  [a2a]  unpermute
+ *          shared expert as the dense block              add2
+ *
+ * with a2a over the EP group and ag, rs over the ETP group (Megatron-LM's
+ * alltoall dispatcher, core/transformer/moe). Each rank routes its own tokens:
+ * with tp > 1 that needs sp, as Megatron-LM demands. Kept for the backward
+ * pass: inputs of the GEMMs and of the activation, router probabilities
+ * (fp32), and the experts' outputs, whose product with the incoming gradient
+ * is the gradient of the probabilities.
+ */
+#include "sim/model/ops_int.h"
+
+static double x_bytes(const struct mw_sizes *s, double rows, double width)
+{
+    return s->el * rows * width;
+}
+
+/* Projections into the intermediate size: gate and up, or up alone. */
+static int n_in(const struct mw_model *m)
+{
+    return m->is_gated ? 2 : 1;
+}
+
+static void add_act(const struct mw_sizes *s, const char *name, int64_t rows,
+                    int64_t width, struct mw_fsteps *out)
+{
+    double y = x_bytes(s, (double)rows, (double)width);
+
+    mw_fstep_simple(out, s, MW_OP_ACTIVATION, name, rows, width,
+                    (n_in(s->m) + 1) * y, n_in(s->m) * y);
+}
+
+struct mlp_names {
+    const char *fc1, *act, *fc2;
+};
+
+/* fc1, activation, fc2 of `ffn` elements over the TP group. */
+static struct mw_fstep *add_pair(const struct mw_sizes *s,
+                                 const struct mlp_names *names, int64_t ffn,
+                                 struct mw_fsteps *out)
+{
+    int64_t width = ffn / s->tp;
+    size_t i_fc1;
+
+    mw_fstep_tp_enter(out, s, names->fc1, s->m->hidden);
+    mw_fstep_sharded_input(mw_fstep_linear(out, s, names->fc1, s->tokens,
+                                           n_in(s->m) * width, s->m->hidden),
+                           s, s->m->hidden);
+    i_fc1 = out->n - 1;
+    add_act(s, names->act, s->tokens, width, out);
+    mw_fstep_linear(out, s, names->fc2, s->tokens, s->m->hidden, width);
+    mw_fstep_tp_exit(out, s, names->fc2, s->m->hidden);
+    return &out->v[i_fc1];
+}
+
+/* ---- mixture of experts ----------------------------------------------------
+ */
+static void add_router(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    int64_t experts = s->m->moe.n_experts;
+    double logits = 4 * (double)s->own_tokens * (double)experts;
+    struct mw_fstep *step =
+        mw_fstep_linear(out, s, "router", s->own_tokens, experts, s->m->hidden);
+
+    step->op.dtype = s->act;
+    step->op.save_bytes =
+        x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
+    mw_fstep_simple(out, s, MW_OP_ROUTER, "top_k", s->own_tokens, experts,
+                    2 * logits, logits);
+}
+
+/* A linear layer of the rank's experts: `rows` tokens over all of them. */
+static void add_grouped(const struct mw_sizes *s, const char *name,
+                        int64_t rows, int64_t n_out, int64_t in,
+                        struct mw_fsteps *out)
+{
+    int64_t experts = s->m->moe.n_experts / s->work->layout->ep;
+    struct mw_fstep *step = mw_fstep_linear(out, s, name, rows, n_out, in);
+
+    step->op.batch = experts;
+    step->op.m = (rows + experts - 1) / experts;
+    step->op.bytes = mw_gemm_bytes(s, step->op.m, n_out, in, experts);
+}
+
+static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    int etp = s->work->layout->etp;
+    int64_t hidden = s->m->hidden;
+    int64_t width = s->m->moe.ffn / etp;
+    int64_t sent = s->own_tokens * s->m->moe.top_k;
+    int64_t rows = sent * etp;
+    double message = x_bytes(s, (double)sent, (double)hidden);
+    double gathered = message * etp;
+
+    mw_fstep_coll(out, s, "dispatch", MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
+                  message);
+    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
+                  MW_REDUCE_SCATTER, gathered);
+    add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
+    add_act(s, "expert_act", rows, width, out);
+    add_grouped(s, "expert_fc2", rows, hidden, width, out);
+    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
+                  MW_ALL_GATHER, gathered);
+    mw_fstep_coll(out, s, "combine", MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
+                  message);
+}
+
+/* The tokens are those that the router saw; it keeps them for both. */
+static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    static const struct mlp_names names = {"shared_fc1", "shared_act",
+                                           "shared_fc2"};
+
+    if (s->m->moe.shared_ffn == 0) {
+        return;
+    }
+    if (s->m->moe.shared_gate) {
+        mw_fstep_linear(out, s, "shared_gate", s->own_tokens, 1, s->m->hidden)
+            ->op.save_bytes = 0;
+    }
+    add_pair(s, &names, s->m->moe.shared_ffn, out)->op.save_bytes = 0;
+}
+
+static void add_moe(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    double x = x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
+    double routed = x * s->m->moe.top_k;
+
+    add_router(s, out);
+    mw_fstep_simple(out, s, MW_OP_PERMUTE, "permute", s->own_tokens,
+                    s->m->hidden, x + routed, 0);
+    add_experts(s, out);
+    mw_fstep_simple(out, s, MW_OP_PERMUTE, "unpermute", s->own_tokens,
+                    s->m->hidden, x + routed, routed);
+    add_shared(s, out);
+}
+
+void mw_steps_mlp(const struct mw_sizes *s, int layer, struct mw_fsteps *out)
+{
+    static const struct mlp_names names = {"fc1", "act", "fc2"};
+    int64_t hidden = s->m->hidden;
+    double x = x_bytes(s, (double)s->own_tokens, (double)hidden);
+    double mask =
+        s->work->has_dropout ? (double)s->own_tokens * (double)hidden : 0;
+
+    mw_fstep_norm(out, s, "norm2", s->own_tokens, hidden);
+    if (mw_model_layer_is_moe(s->m, layer)) {
+        add_moe(s, out);
+    } else {
+        add_pair(s, &names, s->m->ffn, out);
+    }
+    if (s->m->sandwich_norm) {
+        mw_fstep_norm(out, s, "post_norm2", s->own_tokens, hidden);
+    }
+    mw_fstep_simple(out, s, MW_OP_ADD, "add2", s->own_tokens, hidden,
+                    3 * x + mask, mask);
+}

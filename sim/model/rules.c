@@ -1,0 +1,348 @@
+/*
+ * What every layout must meet, each rule with a short stable name and the
+ * layout key it speaks of. Rules of divisibility are Megatron-LM's
+ * (megatron/training/arguments.py, core/transformer/transformer_config.py);
+ * expert parallelism folds into the other dimensions as in arXiv:2504.14960.
+ * Whether a schedule accepts a number of micro-batches is sim/pipe's matter;
+ * whether it fits in memory is sim/step's.
+ */
+#include "sim/model/scenario.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* A layout under check; err gets the message of the broken rule. */
+struct check {
+    const struct mw_layout *l;
+    const struct mw_model *m;
+    const struct mw_workload *w;
+    int n_ranks;
+    struct mw_err *err;
+};
+
+enum { DIVISORS_MAX = 64 };
+
+/* "1, 2, 3, 4, 6, 8": divisors of n up to `limit`. */
+static void list_divisors(int64_t n, int64_t limit, struct mw_str *out)
+{
+    int listed = 0;
+
+    for (int64_t d = 1; d <= limit && d <= n && listed < DIVISORS_MAX; d++) {
+        if (n % d == 0) {
+            mw_str_addf(out, "%s%lld", listed > 0 ? ", " : "", (long long)d);
+            listed++;
+        }
+    }
+}
+
+/* Is n a multiple of ways? If not, says so: "tp 7 does not divide 96 heads". */
+static bool fail_divide(const struct check *c, const char *key, int ways,
+                        int64_t n, const char *what)
+{
+    struct mw_str divisors = {0};
+    int64_t limit = 8;
+
+    if (n % ways == 0) {
+        return true;
+    }
+    if (c->err == NULL) {
+        return false;
+    }
+    while (limit < ways) {
+        limit *= 2;
+    }
+    list_divisors(n, limit, &divisors);
+    mw_fail(c->err, MW_ENO,
+            "%s %d does not divide %lld %s; divisors up to %lld: %s", key, ways,
+            (long long)n, what, (long long)limit, divisors.s);
+    mw_str_release(&divisors);
+    return false;
+}
+
+#define BROKEN(c, ...)                                                         \
+    ((void)((c)->err != NULL ? mw_fail((c)->err, MW_ENO, __VA_ARGS__)          \
+                             : MW_ENO),                                        \
+     false)
+
+/* ---- sizes and ranks -------------------------------------------------------
+ */
+static bool rule_sizes(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    const struct {
+        const char *key;
+        int value;
+    } ways[] = {{"tp", l->tp},   {"cp", l->cp},
+                {"pp", l->pp},   {"vpp", l->vpp},
+                {"dp", l->dp},   {"ep", l->ep},
+                {"etp", l->etp}, {"micro_batch", l->micro_batch}};
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (ways[i].value < 1 || ways[i].value > MW_WAYS_MAX) {
+            return BROKEN(c, "%s is %d; it must be 1 to %d", ways[i].key,
+                          ways[i].value, (int)MW_WAYS_MAX);
+        }
+    }
+    return true;
+}
+
+static bool rule_zero(const struct check *c)
+{
+    return (c->l->zero >= 0 && c->l->zero <= 3) ||
+           BROKEN(c, "zero is %d; stages are 0, 1, 2, 3", c->l->zero);
+}
+
+static bool rule_order(const struct check *c)
+{
+    return mw_layout_order_valid(c->l->order) ||
+           BROKEN(c,
+                  "order '%s' must name tp, cp, dp and pp once each (ep may "
+                  "stand among them), as in tp-cp-ep-dp-pp",
+                  c->l->order != NULL ? c->l->order : "");
+}
+
+/* tp * cp * pp * dp without overflow: each is at most 2^20. */
+static double rank_product(const struct mw_layout *l)
+{
+    return (double)l->tp * l->cp * (double)l->pp * l->dp;
+}
+
+static bool rule_ranks(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    double ranks = rank_product(l);
+
+    if (c->n_ranks > 0 && ranks != (double)c->n_ranks) {
+        return BROKEN(c,
+                      "tp %d x cp %d x pp %d x dp %d is %.0f ranks but the "
+                      "cluster has %d",
+                      l->tp, l->cp, l->pp, l->dp, ranks, c->n_ranks);
+    }
+    return ranks <= INT_MAX ||
+           BROKEN(c, "tp %d x cp %d x pp %d x dp %d is %.0f ranks; at most %d",
+                  l->tp, l->cp, l->pp, l->dp, ranks, INT_MAX);
+}
+
+/* ---- tensor and sequence parallelism ---------------------------------------
+ */
+static bool rule_tp_heads(const struct check *c)
+{
+    return fail_divide(c, "tp", c->l->tp, c->m->n_heads, "attention heads");
+}
+
+static bool rule_tp_kv_heads(const struct check *c)
+{
+    int tp = c->l->tp, kv = c->m->n_kv_heads;
+
+    return c->m->mla.on || kv % tp == 0 || tp % kv == 0 ||
+           BROKEN(c,
+                  "tp %d neither divides %d key-value heads nor is a multiple "
+                  "of them",
+                  tp, kv);
+}
+
+static bool has_dense_layer(const struct mw_model *m)
+{
+    for (int i = 0; i < m->n_layers; i++) {
+        if (!mw_model_layer_is_moe(m, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool rule_tp_ffn(const struct check *c)
+{
+    return !has_dense_layer(c->m) || fail_divide(c, "tp", c->l->tp, c->m->ffn,
+                                                 "columns of the MLP (ffn)");
+}
+
+static bool rule_tp_shared_ffn(const struct check *c)
+{
+    return c->m->moe.shared_ffn == 0 ||
+           fail_divide(c, "tp", c->l->tp, c->m->moe.shared_ffn,
+                       "columns of the shared experts (moe.shared_ffn)");
+}
+
+static bool rule_tp_vocab(const struct check *c)
+{
+    int64_t vocab = c->m->vocab, tp = c->l->tp;
+    int64_t pad = 128 * tp;
+
+    return vocab % tp == 0 ||
+           BROKEN(c,
+                  "tp %d does not divide the vocabulary of %lld; pad it, for "
+                  "example to %lld (model: vocab)",
+                  c->l->tp, (long long)vocab,
+                  (long long)((vocab + pad - 1) / pad * pad));
+}
+
+static bool rule_cp_seq(const struct check *c)
+{
+    int64_t seq = c->w->seq;
+    int cp = c->l->cp;
+
+    /* Two pieces a rank, one from each end, balance the causal half. */
+    return cp == 1 || seq % (2 * (int64_t)cp) == 0 ||
+           BROKEN(c,
+                  "cp %d needs sequences of a multiple of %lld tokens, not "
+                  "%lld",
+                  cp, 2 * (long long)cp, (long long)seq);
+}
+
+static bool rule_sp_seq(const struct check *c)
+{
+    int64_t tokens = c->w->seq / c->l->cp;
+
+    return !c->l->sp || tokens % c->l->tp == 0 ||
+           BROKEN(c,
+                  "sp splits the %lld tokens of a rank's sequence part over "
+                  "tp %d, which does not divide them",
+                  (long long)tokens, c->l->tp);
+}
+
+/* ---- pipeline and batch ----------------------------------------------------
+ */
+static bool rule_pp_layers(const struct check *c)
+{
+    double stages = (double)c->l->pp * c->l->vpp;
+
+    return stages <= c->m->n_layers ||
+           BROKEN(c,
+                  "pp %d x vpp %d needs %.0f layers but the model has %d; each "
+                  "stage holds at least one",
+                  c->l->pp, c->l->vpp, stages, c->m->n_layers);
+}
+
+static bool rule_vpp_pp(const struct check *c)
+{
+    return c->l->vpp == 1 || c->l->pp > 1 ||
+           BROKEN(c, "vpp %d needs pp of at least 2", c->l->vpp);
+}
+
+static bool rule_batch(const struct check *c)
+{
+    int64_t part = (int64_t)c->l->dp * c->l->micro_batch;
+    int64_t batch = c->w->global_batch;
+
+    return (batch >= part && batch % part == 0 && batch / part <= INT_MAX) ||
+           BROKEN(c,
+                  "dp %d x micro_batch %d is %lld sequences, which does not "
+                  "divide the global batch of %lld",
+                  c->l->dp, c->l->micro_batch, (long long)part,
+                  (long long)batch);
+}
+
+/* ---- experts ---------------------------------------------------------------
+ */
+static bool rule_ep_dense(const struct check *c)
+{
+    return c->m->moe.n_experts > 0 || (c->l->ep == 1 && c->l->etp == 1) ||
+           BROKEN(c, "ep %d and etp %d need a model with experts", c->l->ep,
+                  c->l->etp);
+}
+
+static bool rule_ep_experts(const struct check *c)
+{
+    return c->m->moe.n_experts == 0 ||
+           fail_divide(c, "ep", c->l->ep, c->m->moe.n_experts, "experts");
+}
+
+static bool rule_etp_ffn(const struct check *c)
+{
+    return c->m->moe.n_experts == 0 ||
+           fail_divide(c, "etp", c->l->etp, c->m->moe.ffn,
+                       "columns of an expert (moe.ffn)");
+}
+
+static bool rule_ep_ranks(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    int64_t ranks = (int64_t)l->tp * l->cp * l->dp;
+    int64_t expert = (int64_t)l->ep * l->etp;
+
+    return ranks % expert == 0 ||
+           BROKEN(c,
+                  "ep %d x etp %d does not divide tp %d x cp %d x dp %d, the "
+                  "ranks of a stage",
+                  l->ep, l->etp, l->tp, l->cp, l->dp);
+}
+
+static bool rule_moe_sp(const struct check *c)
+{
+    return c->m->moe.n_experts == 0 || c->l->tp == 1 || c->l->sp ||
+           BROKEN(c,
+                  "tp %d with experts needs sp: true, so that each rank routes "
+                  "its own tokens",
+                  c->l->tp);
+}
+
+/* In order of checking: sizes first, so that the others need not. */
+static const struct {
+    const char *id, *key;
+    bool (*is_met)(const struct check *c);
+} rules[] = {{"sizes", "tp", rule_sizes},
+             {"zero", "zero", rule_zero},
+             {"order", "order", rule_order},
+             {"tp_heads", "tp", rule_tp_heads},
+             {"tp_kv_heads", "tp", rule_tp_kv_heads},
+             {"tp_ffn", "tp", rule_tp_ffn},
+             {"tp_shared_ffn", "tp", rule_tp_shared_ffn},
+             {"tp_vocab", "tp", rule_tp_vocab},
+             {"cp_seq", "cp", rule_cp_seq},
+             {"sp_seq", "sp", rule_sp_seq},
+             {"pp_layers", "pp", rule_pp_layers},
+             {"vpp_pp", "vpp", rule_vpp_pp},
+             {"batch", "dp", rule_batch},
+             {"ep_dense", "ep", rule_ep_dense},
+             {"ep_experts", "ep", rule_ep_experts},
+             {"etp_ffn", "etp", rule_etp_ffn},
+             {"ep_ranks", "ep", rule_ep_ranks},
+             {"moe_sp", "sp", rule_moe_sp},
+             {"ranks", "dp", rule_ranks}};
+
+enum { N_RULES = sizeof rules / sizeof *rules };
+
+enum mw_status mw_layout_check(const struct mw_layout *layout,
+                               const struct mw_model *model,
+                               const struct mw_workload *workload, int n_ranks,
+                               const char **rule_id, struct mw_err *err)
+{
+    const struct check c = {
+        .l = layout, .m = model, .w = workload, .n_ranks = n_ranks, .err = err};
+
+    for (size_t i = 0; i < N_RULES; i++) {
+        if (!rules[i].is_met(&c)) {
+            if (rule_id != NULL) {
+                *rule_id = rules[i].id;
+            }
+            return MW_ENO;
+        }
+    }
+    return MW_OK;
+}
+
+const char *mw_layout_rule_key(const char *rule_id)
+{
+    for (size_t i = 0; i < N_RULES; i++) {
+        if (strcmp(rules[i].id, rule_id) == 0) {
+            return rules[i].key;
+        }
+    }
+    return NULL;
+}
+
+const char *mw_layout_rule_name(size_t i)
+{
+    return i < N_RULES ? rules[i].id : NULL;
+}
+
+int mw_microbatches(const struct mw_layout *layout,
+                    const struct mw_workload *workload)
+{
+    int64_t n =
+        workload->global_batch / ((int64_t)layout->dp * layout->micro_batch);
+
+    MW_ASSERT(n >= 0 && n <= INT_MAX, "%lld micro-batches", (long long)n);
+    return (int)n;
+}
