@@ -131,10 +131,21 @@ bool mw_jp_end(struct mw_jp *jp)
 
 /* ---- strings
  * -------------------------------------------------------------------- */
+/* Appends bytes and keeps the NUL behind them. */
+static void put_bytes(struct mw_str *out, const char *bytes, size_t n)
+{
+    if (out->n + n + 1 > out->cap) {
+        out->s = mw_array_grow(out->s, &out->cap, out->n + n + 1, 1);
+    }
+    memcpy(out->s + out->n, bytes, n);
+    out->n += n;
+    out->s[out->n] = '\0';
+}
+
 static void put_byte(struct mw_str *out, unsigned byte)
 {
-    char text[2] = {(char)(unsigned char)byte, '\0'};
-    mw_str_add(out, text);
+    char c = (char)(unsigned char)byte;
+    put_bytes(out, &c, 1);
 }
 
 static void put_utf8(struct mw_str *out, unsigned c)
@@ -219,27 +230,37 @@ static bool escape(struct mw_jp *jp, struct mw_str *out)
     return true;
 }
 
+/* Bytes at s that stand for themselves in a string. */
+static size_t plain_length(const char *s)
+{
+    size_t n = 0;
+    while ((unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\') {
+        n++;
+    }
+    return n;
+}
+
 bool mw_jp_string(struct mw_jp *jp, struct mw_str *out)
 {
     out->n = 0;
-    mw_str_add(out, ""); /* an empty string is a string */
+    put_bytes(out, "", 0); /* an empty string is a string */
     if (!take(jp, '"', "a string")) {
         return false;
     }
     size_t token = jp->token;
     for (;;) {
-        unsigned char c =
-            jp->at < jp->len ? (unsigned char)jp->text[jp->at] : 0;
-        if (c < 0x20) {
+        size_t n = plain_length(jp->text + jp->at);
+        put_bytes(out, jp->text + jp->at, n);
+        jp->at += n;
+        char c = jp->text[jp->at];
+        if (c != '"' && c != '\\') {
             return fail_found(jp, "the end of a string");
         }
         jp->at++;
         if (c == '"') {
             break;
         }
-        if (c != '\\') {
-            put_byte(out, c);
-        } else if (!escape(jp, out)) {
+        if (!escape(jp, out)) {
             return false;
         }
     }
