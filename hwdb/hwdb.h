@@ -2,7 +2,17 @@
  * The hardware database: CSV tables in hwdb/data (bandwidth per direction,
  * a source and a confidence per row), read into one immutable object.
  * An overlay folder (--hwdb DIR or MESHWRIGHT_HWDB) adds rows and replaces
- * rows of the same key.
+ * rows of the same key; columns that its file does not have keep the shipped
+ * values. Its files are named like the tables; any other *.csv is refused
+ * (a misspelt table would be ignored without a word) unless its name begins
+ * with "raw".
+ *
+ *   struct mw_hwdb *db;
+ *   if (mw_hwdb_load(NULL, &db, &err) == MW_OK) {
+ *       const struct mw_system *dgx;
+ *       mw_hwdb_system(db, "DGX H100", &dgx, &err);  8 GPUs, 450e9 B/s
+ *       mw_hwdb_free(db);
+ *   }
  */
 #ifndef MW_HWDB_HWDB_H
 #define MW_HWDB_HWDB_H
@@ -25,16 +35,22 @@ struct mw_gpu {
     const char *aliases; /* separated by ';' */
     const char *vendor, *form, *arch;
     double peak_flops[MW_HW_DTYPES];
-    double gemm_efficiency[MW_HW_DTYPES]; /* achieved / peak of large GEMMs:
-                                             from achieved_matmul, else from
-                                             the device class default */
+    /* achieved / peak of large GEMMs: the constant gemm_efficiency.SLUG, else
+     * achieved_matmul (fp16 takes the bf16 row), else the constants of the
+     * architecture. NaN and "" where peak_flops is NaN. */
+    double gemm_efficiency[MW_HW_DTYPES];
     const char *gemm_efficiency_source[MW_HW_DTYPES];
+    /* mem_bytes: vendors print GB and mean 2^30 bytes. mem_bw is the wire
+     * rate; times mem_efficiency it is what a stream reaches. */
     double mem_bytes, mem_bw_Bps, mem_efficiency;
+    const char *mem_efficiency_source;
     double tdp_w;
     int n_sms;
     const char *scaleup;
     int n_links;
-    double link_bw_Bps;   /* one link, one direction */
+    double link_bw_Bps;    /* one link, one direction; NaN when not known */
+    double scaleup_bw_Bps; /* all links, one direction; 0 without, NaN when
+                              not known */
     const char *confidence, *source;
     bool is_cpu;
 };
@@ -44,23 +60,33 @@ struct mw_system {
     int gpus_per_node;
     const struct mw_gpu *gpu;
     const char *intra_fabric;
-    double intra_bw_Bps;   /* per GPU and direction inside the scale-up domain */
-    int scaleup_gpus;      /* GPUs of the scale-up domain (8, 16, 72, ...) */
-    int n_nics;            /* per node */
-    double nic_bw_Bps;     /* one NIC, one direction */
+    double intra_bw_Bps; /* per GPU and direction inside the scale-up domain */
+    int scaleup_gpus;    /* GPUs of the scale-up domain (8, 16, 72, ...) */
+    int n_nics;          /* per node */
+    double nic_bw_Bps;   /* one NIC, one direction */
     double node_net_bw_Bps; /* per direction: n_nics * nic_bw_Bps */
-    double intra_alpha_s;  /* per-hop latency of a collective inside a node */
-    double inter_alpha_s;  /* and between nodes */
+    double intra_alpha_s;   /* per-hop latency of a collective inside a node */
+    double inter_alpha_s;   /* and between nodes */
     double intra_efficiency, inter_efficiency; /* achieved / wire of large
                                                   messages; from constants */
     const char *confidence, *source;
+    /* Bandwidth to one peer inside the domain: intra_bw behind a switch, less
+     * in a mesh (64e9 of 448e9 for MI300X). */
+    double peer_bw_Bps;
+    int n_rails;
+    double host_mem_bytes;                 /* of the node; NaN when not known */
+    const char *intra_class, *inter_class; /* "nvlink4", "ib"; "none" */
+    /* The rows behind the four figures above; the inter pair is NULL (and the
+     * figures 0 and 1) where the node has no NIC. A constant NAME.SLUG of this
+     * system comes before NAME.CLASS. */
+    const struct mw_constant *intra_alpha, *intra_eff, *inter_alpha, *inter_eff;
 };
 
 /* A named constant: `value, unit, source, date, confidence`. */
 struct mw_constant {
     const char *name;
     double value; /* SI */
-    const char *unit, *confidence, *source, *note;
+    const char *unit, *confidence, *source, *note, *date;
 };
 
 /* A measured kernel time: key (device, op, pass, dtype, m, n, k). */
@@ -120,13 +146,21 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key);
 const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db); /* or NULL */
 
-/* ---- generic access, for `hw list|show|check` ------------------------------ */
+/* ---- generic access, for `hw list|show|check` ------------------------------
+ */
 /* Names of the tables ("gpus", "nvlink", ...), NULL past the end. */
 const char *mw_hwdb_table_name(size_t i);
 struct mw_csv;
+/* The merged table, NULL for an unknown name (any case). */
 const struct mw_csv *mw_hwdb_table(const struct mw_hwdb *db, const char *name);
-/* Verifies every row; findings are collected in err (all of them are also
- * written to `report` if not NULL, one a line). MW_EINPUT when any. */
+/* The file that row i of a table came from. */
+const char *mw_hwdb_row_file(const struct mw_hwdb *db, const char *table,
+                             size_t i);
+/* Verifies every row of every table: links x lanes x rate = total, per
+ * direction x 2 = bidirectional, encoding overhead, GPUs x NICs, ports, domain
+ * sizes, sources, confidences, unique names (docs/hwdb.md lists the rules).
+ * Findings are collected in err, FILE:LINE each. MW_EINPUT when any.
+ * mw_hwdb_load has called it: a loaded database passes. */
 enum mw_status mw_hwdb_check(const struct mw_hwdb *db, struct mw_err *err);
 
 #endif

@@ -1,0 +1,171 @@
+/*
+ * Loading: which folder holds the tables, which files an overlay may have,
+ * all tables read and merged, then everything checked. A database with a
+ * wrong row is never handed out.
+ */
+#include "hwdb/hwdb_int.h"
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *data_dir(void)
+{
+    const char *dir = getenv("MESHWRIGHT_DATA");
+    if (dir != NULL && *dir != '\0') {
+        return dir;
+    }
+    return mw_file_exists(MW_HWDB_SOURCE_DIR "/gpus.csv") ? MW_HWDB_SOURCE_DIR
+                                                          : MW_HWDB_INSTALL_DIR;
+}
+
+static const char *overlay_default(void)
+{
+    const char *dir = getenv("MESHWRIGHT_HWDB");
+    return dir != NULL && *dir != '\0' ? dir : NULL;
+}
+
+static bool is_csv(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 4 && strcmp(name + n - 4, ".csv") == 0;
+}
+
+static bool is_table(const char *name)
+{
+    for (size_t i = 0; i < HW_N_TABLES; i++) {
+        size_t n = strlen(hw_descs[i].name);
+        if (strncmp(name, hw_descs[i].name, n) == 0 &&
+            strcmp(name + n, ".csv") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum mw_status fail_no_table(const char *dir, const char *name,
+                                    struct mw_err *err)
+{
+    const char *tables[HW_N_TABLES];
+    char stem[64] = "";
+    size_t n = strlen(name) - strlen(".csv");
+    for (size_t i = 0; i < HW_N_TABLES; i++) {
+        tables[i] = hw_descs[i].name;
+    }
+    memcpy(stem, name, n < sizeof stem ? n : sizeof stem - 1);
+    const char *near = mw_nearest(stem, tables, HW_N_TABLES);
+    return mw_fail(
+        err, MW_EINPUT,
+        "%s/%s: no table of the hardware database has this name%s%s%s"
+        " (raw samples: begin the name with 'raw')",
+        dir, name, near ? "; did you mean " : "", near ? near : "",
+        near ? ".csv?" : "");
+}
+
+static int name_cmp(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The *.csv names of an open folder, sorted: the order of readdir is not
+ * deterministic. Returns how many. */
+static size_t csv_names(DIR *d, struct mw_arena *arena, const char ***out)
+{
+    MW_ARRAY(const char *) names = {0};
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (is_csv(e->d_name)) {
+            mw_array_push(&names, mw_arena_strdup(arena, e->d_name));
+        }
+    }
+    size_t n = names.n;
+    *out = mw_arena_alloc(arena, n + 1, sizeof **out);
+    for (size_t i = 0; i < n; i++) {
+        (*out)[i] = names.v[i];
+    }
+    mw_array_release(&names);
+    qsort(*out, n, sizeof **out, name_cmp);
+    return n;
+}
+
+/* Refuses a folder that is not there, has no table, or has a CSV file that
+ * would be ignored. */
+static enum mw_status check_overlay(const char *dir, struct mw_arena *arena,
+                                    struct mw_err *err)
+{
+    DIR *d = opendir(dir);
+    if (d == NULL) {
+        return mw_fail(err, MW_EINPUT, "%s: cannot read this hwdb folder: %s",
+                       dir, strerror(errno));
+    }
+    const char **names;
+    size_t n = csv_names(d, arena, &names), n_tables = 0;
+    closedir(d);
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (is_table(names[i])) {
+            n_tables++;
+        } else if (strncmp(names[i], "raw", 3) != 0) {
+            status = fail_no_table(dir, names[i], err);
+        }
+    }
+    if (status == MW_OK && n_tables == 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: no table of the hardware database in this folder "
+                       "(gpus.csv, systems.csv, kernels.csv, ...)",
+                       dir);
+    }
+    return status;
+}
+
+static enum mw_status load_tables(struct mw_hwdb *db, const char *dir,
+                                  struct mw_err *err)
+{
+    enum mw_status status = MW_OK;
+    for (size_t i = 0; i < HW_N_TABLES; i++) {
+        enum mw_status s = hw_table_load(&db->tables[i], &hw_descs[i], dir,
+                                         db->overlay_dir, &db->arena, err);
+        status = s == MW_OK ? status : s;
+    }
+    return status;
+}
+
+enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
+                            struct mw_err *err)
+{
+    struct mw_hwdb *db = mw_calloc(1, sizeof *db);
+    mw_arena_init(&db->arena);
+    enum mw_status status = MW_OK;
+    const char *overlay = overlay_dir ? overlay_dir : overlay_default();
+    if (overlay != NULL) {
+        db->overlay_dir = mw_arena_strdup(&db->arena, overlay);
+        status = check_overlay(db->overlay_dir, &db->arena, err);
+    }
+    if (status == MW_OK) {
+        status = load_tables(db, data_dir(), err);
+    }
+    if (status == MW_OK) {
+        hw_names_build(db);
+        hw_devices_build(db);
+        hw_curves_build(db);
+        status = mw_hwdb_check(db, err);
+    }
+    if (status != MW_OK) {
+        mw_hwdb_free(db);
+        return status;
+    }
+    *out = db;
+    return MW_OK;
+}
+
+void mw_hwdb_free(struct mw_hwdb *db)
+{
+    if (db == NULL) {
+        return;
+    }
+    mw_arena_release(&db->arena);
+    mw_free(db);
+}

@@ -1,0 +1,310 @@
+/*
+ * Finding things by name: devices and systems by slug, long name or alias,
+ * constants by name, tables by name. Case is ignored (ASCII only, so that no
+ * locale has a say); a miss names the nearest known name. Tables have some
+ * hundred names, so a scan is enough.
+ */
+#include "hwdb/hwdb_int.h"
+
+#include "base/yaml.h"
+
+#include <string.h>
+
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
+}
+
+int hw_casecmp(const char *a, const char *b)
+{
+    while (*a != '\0' && lower(*a) == lower(*b)) {
+        a++;
+        b++;
+    }
+    return lower(*a) - lower(*b);
+}
+
+bool hw_list_item(const char *list, size_t i, char *out, size_t out_size)
+{
+    const char *at = list;
+    for (; i > 0; i--) {
+        at = strchr(at, ';');
+        if (at == NULL) {
+            return false;
+        }
+        at++;
+    }
+    if (*list == '\0') {
+        return false;
+    }
+    size_t n = strcspn(at, ";");
+    while (n > 0 && *at == ' ') {
+        at++;
+        n--;
+    }
+    while (n > 0 && at[n - 1] == ' ') {
+        n--;
+    }
+    n = n < out_size ? n : out_size - 1;
+    memcpy(out, at, n);
+    out[n] = '\0';
+    return true;
+}
+
+bool hw_list_has(const char *list, const char *text)
+{
+    char item[128];
+    for (size_t i = 0; hw_list_item(list, i, item, sizeof item); i++) {
+        if (*item != '\0' && hw_casecmp(item, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_named(const char *slug, const char *name, const char *aliases,
+                     const char *text)
+{
+    return hw_casecmp(slug, text) == 0 || hw_casecmp(name, text) == 0 ||
+           hw_list_has(aliases, text);
+}
+
+long hw_gpu_row(const struct mw_hwdb *db, const char *name)
+{
+    const struct hw_gpu_row *rows = HW_ROWS(db, HW_GPUS, struct hw_gpu_row);
+    for (size_t i = 0; i < hw_n_rows(db, HW_GPUS); i++) {
+        if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
+            return (long)i;
+        }
+    }
+    return -1;
+}
+
+long hw_system_row(const struct mw_hwdb *db, const char *name)
+{
+    const struct hw_system_row *rows =
+        HW_ROWS(db, HW_SYSTEMS, struct hw_system_row);
+    for (size_t i = 0; i < hw_n_rows(db, HW_SYSTEMS); i++) {
+        if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
+            return (long)i;
+        }
+    }
+    return -1;
+}
+
+const struct mw_constant *hw_constant(const struct mw_hwdb *db,
+                                      const char *name)
+{
+    const struct mw_constant *rows =
+        HW_ROWS(db, HW_CONSTANTS, struct mw_constant);
+    for (size_t i = 0; i < hw_n_rows(db, HW_CONSTANTS); i++) {
+        if (hw_casecmp(rows[i].name, name) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* Appends ".part" with spaces as '-'; false when it does not fit. */
+static bool add_part(char *name, size_t size, const char *part)
+{
+    size_t n = strlen(name);
+    if (n + strlen(part) + 2 > size) {
+        return false;
+    }
+    name[n++] = '.';
+    for (; *part != '\0'; part++) {
+        name[n++] = (char)(*part == ' ' ? '-' : lower(*part));
+    }
+    name[n] = '\0';
+    return true;
+}
+
+const struct mw_constant *hw_constant_of(const struct mw_hwdb *db,
+                                         const char *what, const char *a,
+                                         const char *b)
+{
+    char name[192] = "";
+    size_t n = strlen(what);
+    MW_ASSERT(n < sizeof name, "'%s'", what);
+    memcpy(name, what, n + 1);
+    if (!add_part(name, sizeof name, a) ||
+        (b != NULL && !add_part(name, sizeof name, b))) {
+        return NULL;
+    }
+    return hw_constant(db, name);
+}
+
+/* ---- nearest names ---------------------------------------------------------
+ */
+
+static size_t add_names(struct mw_hwdb *db, size_t n, const char *slug,
+                        const char *name, const char *aliases)
+{
+    char item[128];
+    db->names[n++] = slug;
+    db->names[n++] = name;
+    for (size_t i = 0; hw_list_item(aliases, i, item, sizeof item); i++) {
+        db->names[n++] = mw_arena_strdup(&db->arena, item);
+    }
+    return n;
+}
+
+static size_t count_names(const char *aliases)
+{
+    size_t n = 3;
+    for (const char *s = aliases; *s != '\0'; s++) {
+        n += *s == ';';
+    }
+    return n;
+}
+
+void hw_names_build(struct mw_hwdb *db)
+{
+    const struct hw_gpu_row *gpu = HW_ROWS(db, HW_GPUS, struct hw_gpu_row);
+    const struct hw_system_row *sys =
+        HW_ROWS(db, HW_SYSTEMS, struct hw_system_row);
+    size_t n_gpus = hw_n_rows(db, HW_GPUS), n_sys = hw_n_rows(db, HW_SYSTEMS);
+    size_t n = 0;
+    for (size_t i = 0; i < n_gpus; i++) {
+        n += count_names(gpu[i].aliases);
+    }
+    for (size_t i = 0; i < n_sys; i++) {
+        n += count_names(sys[i].aliases);
+    }
+    db->names = mw_arena_alloc(&db->arena, n, sizeof *db->names);
+    n = 0;
+    for (size_t i = 0; i < n_sys; i++) {
+        n = add_names(db, n, sys[i].slug, sys[i].name, sys[i].aliases);
+    }
+    for (size_t i = 0; i < n_gpus; i++) {
+        n = add_names(db, n, gpu[i].slug, gpu[i].name, gpu[i].aliases);
+    }
+    db->n_names = n;
+}
+
+const char *hw_nearest(const struct mw_hwdb *db, const char *name)
+{
+    return mw_nearest(name, db->names, db->n_names);
+}
+
+/* ---- public ----------------------------------------------------------------
+ */
+
+static enum mw_status fail_unknown(const struct mw_hwdb *db, const char *what,
+                                   const char *table, const char *name,
+                                   struct mw_err *err)
+{
+    const char *near = hw_nearest(db, name);
+    return mw_fail(err, MW_EINPUT,
+                   "no %s '%s' in the hardware database%s%s%s; `meshwright hw "
+                   "list %s` shows all",
+                   what, name, near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "", table);
+}
+
+enum mw_status mw_hwdb_gpu(const struct mw_hwdb *db, const char *name,
+                           const struct mw_gpu **out, struct mw_err *err)
+{
+    long i = hw_gpu_row(db, name);
+    if (i < 0) {
+        return fail_unknown(db, "device", "gpus", name, err);
+    }
+    *out = &db->gpus[i];
+    return MW_OK;
+}
+
+enum mw_status mw_hwdb_system(const struct mw_hwdb *db, const char *name,
+                              const struct mw_system **out, struct mw_err *err)
+{
+    long i = hw_system_row(db, name);
+    if (i < 0) {
+        return fail_unknown(db, "system", "systems", name, err);
+    }
+    *out = &db->systems[i];
+    return MW_OK;
+}
+
+size_t mw_hwdb_gpu_count(const struct mw_hwdb *db)
+{
+    return hw_n_rows(db, HW_GPUS);
+}
+
+const struct mw_gpu *mw_hwdb_gpu_at(const struct mw_hwdb *db, size_t i)
+{
+    MW_ASSERT(i < hw_n_rows(db, HW_GPUS), "gpu %zu", i);
+    return &db->gpus[i];
+}
+
+size_t mw_hwdb_system_count(const struct mw_hwdb *db)
+{
+    return hw_n_rows(db, HW_SYSTEMS);
+}
+
+const struct mw_system *mw_hwdb_system_at(const struct mw_hwdb *db, size_t i)
+{
+    MW_ASSERT(i < hw_n_rows(db, HW_SYSTEMS), "system %zu", i);
+    return &db->systems[i];
+}
+
+enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
+                                const struct mw_constant **out,
+                                struct mw_err *err)
+{
+    const struct mw_constant *c = hw_constant(db, name);
+    if (c == NULL) {
+        return mw_fail(err, MW_EINPUT,
+                       "no constant '%s' in the hardware database; `meshwright "
+                       "hw list constants` shows all",
+                       name);
+    }
+    *out = c;
+    return MW_OK;
+}
+
+const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
+{
+    const struct hw_machine_row *rows =
+        HW_ROWS(db, HW_MACHINE, struct hw_machine_row);
+    for (size_t i = 0; i < hw_n_rows(db, HW_MACHINE); i++) {
+        if (hw_casecmp(rows[i].key, key) == 0) {
+            return rows[i].value;
+        }
+    }
+    return NULL;
+}
+
+const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db)
+{
+    return db->overlay_dir;
+}
+
+const char *mw_hwdb_table_name(size_t i)
+{
+    return i < HW_N_TABLES ? hw_descs[i].name : NULL;
+}
+
+static long table_id(const char *name)
+{
+    for (size_t i = 0; i < HW_N_TABLES; i++) {
+        if (hw_casecmp(hw_descs[i].name, name) == 0) {
+            return (long)i;
+        }
+    }
+    return -1;
+}
+
+const struct mw_csv *mw_hwdb_table(const struct mw_hwdb *db, const char *name)
+{
+    long id = table_id(name);
+    return id < 0 ? NULL : &db->tables[id].csv;
+}
+
+const char *mw_hwdb_row_file(const struct mw_hwdb *db, const char *table,
+                             size_t i)
+{
+    long id = table_id(table);
+    MW_ASSERT(id >= 0, "table '%s'", table);
+    MW_ASSERT(i < db->tables[id].csv.n_rows, "row %zu of %s", i, table);
+    return db->tables[id].row_file[i];
+}
