@@ -40,10 +40,11 @@ struct mw_gpu {
      * architecture. NaN and "" where peak_flops is NaN. */
     double gemm_efficiency[MW_HW_DTYPES];
     const char *gemm_efficiency_source[MW_HW_DTYPES];
+    const char *gemm_efficiency_confidence[MW_HW_DTYPES];
     /* mem_bytes: vendors print GB and mean 2^30 bytes. mem_bw is the wire
      * rate; times mem_efficiency it is what a stream reaches. */
     double mem_bytes, mem_bw_Bps, mem_efficiency;
-    const char *mem_efficiency_source;
+    const char *mem_efficiency_source, *mem_efficiency_confidence;
     double tdp_w;
     int n_sms;
     const char *scaleup;
@@ -156,6 +157,8 @@ const struct mw_csv *mw_hwdb_table(const struct mw_hwdb *db, const char *name);
 /* The file that row i of a table came from. */
 const char *mw_hwdb_row_file(const struct mw_hwdb *db, const char *table,
                              size_t i);
+/* Whether a column of a table holds numbers (others hold text). */
+bool mw_hwdb_is_number(const char *table, const char *column);
 /* Verifies every row of every table: links x lanes x rate = total, per
  * direction x 2 = bidirectional, encoding overhead, GPUs x NICs, ports, domain
  * sizes, sources, confidences, unique names (docs/hwdb.md lists the rules).

@@ -39,6 +39,7 @@ static bool from_constant(struct mw_gpu *g, int dtype,
     }
     g->gemm_efficiency[dtype] = c->value;
     g->gemm_efficiency_source[dtype] = c->source;
+    g->gemm_efficiency_confidence[dtype] = c->confidence;
     return true;
 }
 
@@ -49,6 +50,7 @@ static void set_gemm_efficiency(struct mw_hwdb *db, long gpu, int dtype)
     const char *name = hw_dtype_names[dtype];
     g->gemm_efficiency[dtype] = NAN;
     g->gemm_efficiency_source[dtype] = "";
+    g->gemm_efficiency_confidence[dtype] = "";
     if (isnan(g->peak_flops[dtype])) {
         return;
     }
@@ -64,6 +66,7 @@ static void set_gemm_efficiency(struct mw_hwdb *db, long gpu, int dtype)
         g->gemm_efficiency[dtype] =
             row->measured_tflops * 1e12 / g->peak_flops[dtype];
         g->gemm_efficiency_source[dtype] = row->source;
+        g->gemm_efficiency_confidence[dtype] = row->confidence;
         return;
     }
     if (!from_constant(g, dtype, hw_constant_of(db, what, g->arch, name)) &&
@@ -84,6 +87,7 @@ static void set_mem_efficiency(const struct mw_hwdb *db, struct mw_gpu *g)
     }
     g->mem_efficiency = c != NULL ? c->value : (double)NAN;
     g->mem_efficiency_source = c != NULL ? c->source : "";
+    g->mem_efficiency_confidence = c != NULL ? c->confidence : "";
 }
 
 static void build_gpu(struct mw_hwdb *db, size_t i)

@@ -183,9 +183,19 @@ void hw_names_build(struct mw_hwdb *db)
     db->n_names = n;
 }
 
+/* An alias that is near stands for its slug, the name to write. */
 const char *hw_nearest(const struct mw_hwdb *db, const char *name)
 {
-    return mw_nearest(name, db->names, db->n_names);
+    const char *near = mw_nearest(name, db->names, db->n_names);
+    if (near == NULL) {
+        return NULL;
+    }
+    long i = hw_system_row(db, near);
+    if (i >= 0) {
+        return HW_ROWS(db, HW_SYSTEMS, struct hw_system_row)[i].slug;
+    }
+    i = hw_gpu_row(db, near);
+    return i < 0 ? near : HW_ROWS(db, HW_GPUS, struct hw_gpu_row)[i].slug;
 }
 
 /* ---- public ----------------------------------------------------------------
@@ -197,8 +207,8 @@ static enum mw_status fail_unknown(const struct mw_hwdb *db, const char *what,
 {
     const char *near = hw_nearest(db, name);
     return mw_fail(err, MW_EINPUT,
-                   "no %s '%s' in the hardware database%s%s%s; `meshwright hw "
-                   "list %s` shows all",
+                   "no %s '%s' in the hardware database%s%s%s (all: "
+                   "meshwright hw list %s)",
                    what, name, near ? "; did you mean '" : "", near ? near : "",
                    near ? "'?" : "", table);
 }
@@ -254,8 +264,8 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
     const struct mw_constant *c = hw_constant(db, name);
     if (c == NULL) {
         return mw_fail(err, MW_EINPUT,
-                       "no constant '%s' in the hardware database; `meshwright "
-                       "hw list constants` shows all",
+                       "no constant '%s' in the hardware database (all: "
+                       "meshwright hw list constants)",
                        name);
     }
     *out = c;
@@ -307,4 +317,17 @@ const char *mw_hwdb_row_file(const struct mw_hwdb *db, const char *table,
     MW_ASSERT(id >= 0, "table '%s'", table);
     MW_ASSERT(i < db->tables[id].csv.n_rows, "row %zu of %s", i, table);
     return db->tables[id].row_file[i];
+}
+
+bool mw_hwdb_is_number(const char *table, const char *column)
+{
+    long id = table_id(table);
+    MW_ASSERT(id >= 0, "table '%s'", table);
+    const struct mw_csv_field *f = hw_descs[id].fields;
+    for (; f->name != NULL; f++) {
+        if (strcmp(f->name, column) == 0) {
+            return f->type != MW_C_STR;
+        }
+    }
+    return false;
 }

@@ -1,0 +1,453 @@
+/* `meshwright hw list|show|check`: what the hardware database knows, with the
+ * source and the confidence of every figure. */
+#include "cli/cli.h"
+#include "cli/verb_hw.h"
+
+#include "base/csv.h"
+#include "base/table.h"
+#include "base/yaml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct args {
+    struct mw_cli cli;
+    const char *action, *name;
+};
+
+static const char doc[] =
+    "Shows and checks the hardware database: devices, links, systems, prices "
+    "and the constants of the cost model. Bandwidths are per direction.\n\n"
+    "  list [TABLE]  systems, devices and tables; or every row of one table\n"
+    "  show NAME     every figure of a system or device with its source\n"
+    "  check         verifies every row (links x rate = total, GPUs x NICs, "
+    "sources, ...)\v"
+    "Examples:\n"
+    "  meshwright hw list systems\n"
+    "  meshwright hw show dgx-h100\n"
+    "  meshwright hw show \"H100-SXM5\" --json\n"
+    "  meshwright hw check --hwdb my-machine/\n\n"
+    "Confidence: H primary source or measured; M secondary or fitted; L "
+    "general knowledge, to be checked.\n"
+    "Exit status: 0 done; 2 usage, an unknown name; 3 a row of the database is "
+    "wrong.";
+
+static void check_args(const struct args *a, struct argp_state *state)
+{
+    static const char *const actions[] = {"list", "show", "check"};
+    bool is_known = false;
+    for (size_t i = 0; i < 3; i++) {
+        is_known |= strcmp(a->action, actions[i]) == 0;
+    }
+    if (!is_known) {
+        const char *near = mw_nearest(a->action, actions, 3);
+        argp_error(state, "'%s' is not list, show or check%s%s%s", a->action,
+                   near ? "; did you mean '" : "", near ? near : "",
+                   near ? "'?" : "");
+    } else if (strcmp(a->action, "show") == 0 && a->name == NULL) {
+        argp_error(state, "show what? For example: hw show dgx-h100");
+    } else if (strcmp(a->action, "check") == 0 && a->name != NULL) {
+        argp_error(state, "check takes no name; it checks everything");
+    }
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = a ? &a->cli : NULL;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->action == NULL) {
+            a->action = arg;
+        } else if (a->name == NULL) {
+            a->name = arg;
+        } else {
+            argp_error(state,
+                       "'%s' is one argument too many (names with "
+                       "spaces need quotes)",
+                       arg);
+        }
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "list, show or check?");
+        return 0;
+    case ARGP_KEY_SUCCESS:
+        check_args(a, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- list -------------------------------------------------------------------
+ */
+
+static void number_cell(struct mw_table *t, double value)
+{
+    if (isnan(value)) {
+        mw_table_cell(t, "-");
+    } else {
+        mw_table_cell(t, "%.6g", value);
+    }
+}
+
+static void print_systems(const struct mw_hwdb *db)
+{
+    static const char *const cols[] = {"system",    "GPUs",     "device",
+                                       "domain",    "GB/s GPU", "NICs",
+                                       "GB/s node", "conf",     "name"};
+    struct mw_table *t = mw_table_new();
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        mw_table_col(t, cols[i], i == 1 || (i >= 3 && i <= 6));
+    }
+    for (size_t i = 0; i < mw_hwdb_system_count(db); i++) {
+        const struct mw_system *s = mw_hwdb_system_at(db, i);
+        mw_table_row(t);
+        mw_table_cell(t, "%s", s->slug);
+        mw_table_cell(t, "%d", s->gpus_per_node);
+        mw_table_cell(t, "%s", s->gpu->slug);
+        mw_table_cell(t, "%d", s->scaleup_gpus);
+        number_cell(t, s->intra_bw_Bps / 1e9);
+        mw_table_cell(t, "%d", s->n_nics);
+        number_cell(t, s->node_net_bw_Bps / 1e9);
+        mw_table_cell(t, "%s", s->confidence);
+        mw_table_cell(t, "%s", s->name);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static void print_gpus(const struct mw_hwdb *db)
+{
+    enum { FP32 = 0, BF16 = 2, FP8 = 4 };
+    static const char *const cols[] = {
+        "device",      "fp32 TFLOP/s", "bf16 TFLOP/s", "fp8 TFLOP/s", "GiB",
+        "memory GB/s", "links GB/s",   "conf",         "name"};
+    struct mw_table *t = mw_table_new();
+    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+        mw_table_col(t, cols[i], i >= 1 && i <= 6);
+    }
+    for (size_t i = 0; i < mw_hwdb_gpu_count(db); i++) {
+        const struct mw_gpu *g = mw_hwdb_gpu_at(db, i);
+        mw_table_row(t);
+        mw_table_cell(t, "%s", g->slug);
+        number_cell(t, g->peak_flops[FP32] / 1e12);
+        number_cell(t, g->peak_flops[BF16] / 1e12);
+        number_cell(t, g->peak_flops[FP8] / 1e12);
+        number_cell(t, g->mem_bytes / 1073741824.0);
+        number_cell(t, g->mem_bw_Bps / 1e9);
+        number_cell(t, g->scaleup_bw_Bps / 1e9);
+        mw_table_cell(t, "%s", g->confidence);
+        mw_table_cell(t, "%s", g->name);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static void print_tables(const struct mw_hwdb *db)
+{
+    struct mw_table *t = mw_table_new();
+    mw_table_col(t, "table", false);
+    mw_table_col(t, "rows", true);
+    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
+        mw_table_row(t);
+        mw_table_cell(t, "%s", mw_hwdb_table_name(i));
+        mw_table_cell(t, "%zu",
+                      mw_hwdb_table(db, mw_hwdb_table_name(i))->n_rows);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+/* Every row; source and note only in JSON, a terminal has no room for them. */
+static void print_table(const char *name, const struct mw_csv *csv)
+{
+    struct mw_table *t = mw_table_new();
+    int source = mw_csv_col(csv, "source"), note = mw_csv_col(csv, "note");
+    for (size_t c = 0; c < csv->n_cols; c++) {
+        if ((int)c != source && (int)c != note) {
+            mw_table_col(t, csv->header[c],
+                         mw_hwdb_is_number(name, csv->header[c]));
+        }
+    }
+    for (size_t i = 0; i < csv->n_rows; i++) {
+        mw_table_row(t);
+        for (size_t c = 0; c < csv->n_cols; c++) {
+            if ((int)c != source && (int)c != note) {
+                mw_table_cell(t, "%s", mw_csv_str(csv, i, (int)c));
+            }
+        }
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+/* A cell as JSON: a number, text, or null when it is not known. */
+static json_t *value_json(const char *text, bool is_number)
+{
+    double v = 0;
+    if (*text == '\0') {
+        return json_null();
+    }
+    if (!is_number || mw_double_parse(text, &v, NULL) != MW_OK) {
+        return json_string(text);
+    }
+    bool is_integer = strcspn(text, ".eE") == strlen(text);
+    return is_integer ? json_integer((json_int_t)v) : mw_json_real(v);
+}
+
+static json_t *table_json(const char *name, const struct mw_csv *csv)
+{
+    json_t *o = json_object(), *rows = json_array();
+    mw_json_set_str(o, "table", name);
+    for (size_t i = 0; i < csv->n_rows; i++) {
+        json_t *row = json_object();
+        for (size_t c = 0; c < csv->n_cols; c++) {
+            mw_json_set(row, csv->header[c],
+                        value_json(mw_csv_str(csv, i, (int)c),
+                                   mw_hwdb_is_number(name, csv->header[c])));
+        }
+        json_array_append_new(rows, row);
+    }
+    mw_json_set(o, "rows", rows);
+    return o;
+}
+
+static json_t *overview_json(const struct mw_hwdb *db)
+{
+    json_t *o = json_object(), *systems = json_array(), *gpus = json_array();
+    json_t *tables = json_object();
+    for (size_t i = 0; i < mw_hwdb_system_count(db); i++) {
+        json_array_append_new(systems,
+                              json_string(mw_hwdb_system_at(db, i)->slug));
+    }
+    for (size_t i = 0; i < mw_hwdb_gpu_count(db); i++) {
+        json_array_append_new(gpus, json_string(mw_hwdb_gpu_at(db, i)->slug));
+    }
+    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
+        const char *name = mw_hwdb_table_name(i);
+        mw_json_set_int(tables, name,
+                        (long long)mw_hwdb_table(db, name)->n_rows);
+    }
+    mw_json_set(o, "systems", systems);
+    mw_json_set(o, "gpus", gpus);
+    mw_json_set(o, "tables", tables);
+    return o;
+}
+
+static int list_overview(const struct args *a, const struct mw_hwdb *db)
+{
+    if (a->cli.json) {
+        return mw_cli_print_json(overview_json(db));
+    }
+    print_systems(db);
+    printf("\n");
+    print_gpus(db);
+    printf("\n");
+    print_tables(db);
+    return 0;
+}
+
+static enum mw_status fail_no_table(const char *name, struct mw_err *err)
+{
+    MW_ARRAY(const char *) names = {0};
+    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
+        mw_array_push(&names, mw_hwdb_table_name(i));
+    }
+    const char *near = mw_nearest(name, names.v, names.n);
+    mw_array_release(&names);
+    return mw_fail(
+        err, MW_EUSAGE, "no table '%s'%s%s%s (all: meshwright hw list)", name,
+        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static int list(const struct args *a, const struct mw_hwdb *db)
+{
+    if (a->name == NULL) {
+        return list_overview(a, db);
+    }
+    const struct mw_csv *csv = mw_hwdb_table(db, a->name);
+    if (csv == NULL) {
+        struct mw_err err = {0};
+        fail_no_table(a->name, &err);
+        return mw_cli_fail(&err);
+    }
+    if (a->cli.json) {
+        return mw_cli_print_json(table_json(a->name, csv));
+    }
+    if (csv == mw_hwdb_table(db, "systems")) {
+        print_systems(db);
+    } else if (csv == mw_hwdb_table(db, "gpus")) {
+        print_gpus(db);
+    } else {
+        print_table(a->name, csv);
+    }
+    return 0;
+}
+
+/* ---- show -------------------------------------------------------------------
+ */
+
+/* Index of the source among those seen so far; adds it when it is new. */
+static size_t source_id(const char **sources, size_t *n, const char *source)
+{
+    for (size_t i = 0; i < *n; i++) {
+        if (strcmp(sources[i], source) == 0) {
+            return i + 1;
+        }
+    }
+    sources[(*n)++] = source;
+    return *n;
+}
+
+static void print_view(const struct hw_view *v)
+{
+    const char **sources = mw_calloc(v->figures.n + 1, sizeof *sources);
+    size_t n_sources = 0;
+    printf("%s (%s)\n", v->name, v->slug);
+    if (*v->aliases != '\0') {
+        printf("also: %s\n", v->aliases);
+    }
+    if (*v->note != '\0') {
+        printf("note: %s\n", v->note);
+    }
+    printf("\n");
+    struct mw_table *t = mw_table_new();
+    mw_table_col(t, "figure", false);
+    mw_table_col(t, "value", true);
+    mw_table_col(t, "confidence", false);
+    mw_table_col(t, "source", true);
+    for (size_t i = 0; i < v->figures.n; i++) {
+        const struct hw_figure *f = &v->figures.v[i];
+        mw_table_row(t);
+        mw_table_cell(t, "%s", f->name);
+        mw_table_cell(t, "%s", f->value);
+        mw_table_cell(t, "%s", f->confidence);
+        mw_table_cell(t, "[%zu]", source_id(sources, &n_sources, f->source));
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+    printf("\n");
+    for (size_t i = 0; i < n_sources; i++) {
+        printf("[%zu] %s\n", i + 1, sources[i]);
+    }
+    mw_free(sources);
+}
+
+static json_t *names_json(const char *aliases)
+{
+    json_t *names = json_array();
+    for (const char *at = aliases; *at != '\0';) {
+        size_t n = strcspn(at, ";");
+        json_array_append_new(names, json_stringn(at, n));
+        at += n + (at[n] == ';');
+    }
+    return names;
+}
+
+static json_t *view_json(const struct hw_view *v)
+{
+    json_t *o = json_object(), *figures = json_array();
+    mw_json_set_str(o, "kind", v->kind);
+    mw_json_set_str(o, "slug", v->slug);
+    mw_json_set_str(o, "name", v->name);
+    mw_json_set(o, "aliases", names_json(v->aliases));
+    mw_json_set_str(o, "note", v->note);
+    for (size_t i = 0; i < v->figures.n; i++) {
+        const struct hw_figure *f = &v->figures.v[i];
+        json_t *figure = json_object();
+        mw_json_set_str(figure, "name", f->name);
+        mw_json_set(figure, "value", value_json(f->value, f->is_number));
+        mw_json_set_str(figure, "confidence", f->confidence);
+        mw_json_set_str(figure, "source", f->source);
+        json_array_append_new(figures, figure);
+    }
+    mw_json_set(o, "figures", figures);
+    return o;
+}
+
+static int show(const struct args *a, const struct mw_hwdb *db)
+{
+    struct mw_err err = {0};
+    struct hw_view view;
+    if (hw_view_make(db, a->name, &view, &err) != MW_OK) {
+        err.status = MW_EUSAGE; /* the name is the command line's */
+        return mw_cli_fail(&err);
+    }
+    int exit_status = 0;
+    if (a->cli.json) {
+        exit_status = mw_cli_print_json(view_json(&view));
+    } else {
+        print_view(&view);
+    }
+    hw_view_release(&view);
+    return exit_status;
+}
+
+/* ---- check ------------------------------------------------------------------
+ */
+
+static int check_passed(const struct args *a, const struct mw_hwdb *db)
+{
+    size_t n_rows = 0, n_tables = 0;
+    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
+        size_t n = mw_hwdb_table(db, mw_hwdb_table_name(i))->n_rows;
+        n_rows += n;
+        n_tables += n > 0;
+    }
+    if (!a->cli.json) {
+        printf("%zu rows of %zu tables checked\n", n_rows, n_tables);
+        return 0;
+    }
+    json_t *o = json_object();
+    mw_json_set_bool(o, "ok", true);
+    mw_json_set_int(o, "rows", (long long)n_rows);
+    mw_json_set_int(o, "tables", (long long)n_tables);
+    mw_json_set(o, "findings", json_array());
+    return mw_cli_print_json(o);
+}
+
+static int check_failed(const struct args *a, const struct mw_err *err)
+{
+    if (a->cli.json) {
+        json_t *o = json_object(), *findings = json_array();
+        mw_json_set_bool(o, "ok", false);
+        for (const char *at = err->text; *at != '\0';) {
+            size_t n = strcspn(at, "\n");
+            json_array_append_new(findings, json_stringn(at, n));
+            at += n + (at[n] == '\n');
+        }
+        mw_json_set(o, "findings", findings);
+        mw_cli_print_json(o);
+    }
+    return mw_cli_fail(err);
+}
+
+int mw_verb_hw(int argc, char **argv)
+{
+    static const struct argp_child children[] = {
+        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+    static const struct argp argp = {.parser = parse,
+                                     .args_doc =
+                                         "list [TABLE]\nshow NAME\ncheck",
+                                     .doc = doc,
+                                     .children = children};
+    struct args a = {0};
+    if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
+        return 2;
+    }
+    struct mw_err err = {0};
+    struct mw_hwdb *db = NULL;
+    bool is_check = strcmp(a.action, "check") == 0;
+    if (mw_hwdb_load(a.cli.hwdb, &db, &err) != MW_OK) {
+        return is_check ? check_failed(&a, &err) : mw_cli_fail(&err);
+    }
+    int exit_status = is_check                        ? check_passed(&a, db)
+                      : strcmp(a.action, "show") == 0 ? show(&a, db)
+                                                      : list(&a, db);
+    mw_hwdb_free(db);
+    return exit_status;
+}
