@@ -381,17 +381,22 @@ static const struct arch *find_arch(struct reader *r)
     return unknown_arch(r, name != NULL ? name : "(none given)");
 }
 
-/* "DIR/model/config.json" is called "model". */
+/* "DIR/llama/config.json" is called "llama", "DIR/llama.json" as well. */
 static const char *name_of(const char *path, struct mw_arena *arena)
 {
-    const char *end = strrchr(path, '/');
-    const char *start = end;
+    const char *slash = strrchr(path, '/');
+    const char *start = slash != NULL ? slash + 1 : path;
+    const char *end = strrchr(start, '.');
 
-    if (end == NULL || end == path) {
-        return mw_arena_strdup(arena, path);
+    if (end == NULL || end == start) {
+        end = start + strlen(start);
     }
-    while (start > path && start[-1] != '/') {
-        start--;
+    if (slash != NULL && slash > path && strcmp(start, "config.json") == 0) {
+        end = slash;
+        start = slash;
+        while (start > path && start[-1] != '/') {
+            start--;
+        }
     }
     return mw_arena_printf(arena, "%.*s", (int)(end - start), start);
 }
