@@ -1,9 +1,12 @@
 /*
- * Tables for people: libsmartcols with colours, cutting and encoding off.
+ * Tables for people: libsmartcols with colours and cutting off.
  *
  * The table is printed to a string first, then without the spaces that end a
  * line, so that golden files hold no invisible characters. It is never cut to
  * the width of the terminal: the same input gives the same bytes everywhere.
+ * libsmartcols asks the locale how wide a character is and escapes what that
+ * does not know; the thread has the locale C.UTF-8 while it prints. (Its
+ * "noencoding" mode never returns in version 2.38.1.)
  */
 #include "base/table.h"
 
@@ -11,6 +14,7 @@
 #include "base/mem.h"
 
 #include <libsmartcols/libsmartcols.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -26,7 +30,6 @@ struct mw_table *mw_table_new(void)
     t->t = scols_new_table();
     MW_ASSERT(t->t != NULL, "libsmartcols cannot make a table");
     scols_table_enable_colors(t->t, 0);
-    scols_table_enable_noencoding(t->t, 1);
     scols_table_set_column_separator(t->t, "  ");
     scols_table_set_termforce(t->t, SCOLS_TERMFORCE_NEVER);
     return t;
@@ -67,11 +70,23 @@ void mw_table_cell(struct mw_table *t, const char *fmt, ...)
     MW_ASSERT(rc == 0, "libsmartcols cannot hold a cell: %d", rc);
 }
 
-void mw_table_print(struct mw_table *t, FILE *f)
+static char *print_to_string(struct mw_table *t)
 {
+    locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    locale_t before = utf8 != (locale_t)0 ? uselocale(utf8) : (locale_t)0;
     char *text = NULL;
     int rc = scols_print_table_to_string(t->t, &text);
+    if (utf8 != (locale_t)0) {
+        uselocale(before);
+        freelocale(utf8);
+    }
     MW_ASSERT(rc == 0, "libsmartcols cannot print a table: %d", rc);
+    return text;
+}
+
+void mw_table_print(struct mw_table *t, FILE *f)
+{
+    char *text = print_to_string(t);
     for (char *line = text; line != NULL && *line != '\0';) {
         size_t n = strcspn(line, "\n"), shown = n;
         while (shown > 0 && line[shown - 1] == ' ') {
