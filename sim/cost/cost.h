@@ -60,7 +60,9 @@ struct mw_cost_ctx {
     /* Shape dependence of a GEMM where nothing was measured: output tiles,
      * and the depth at which half the rate is reached. 0 on a CPU. */
     double gemm_tile_m, gemm_tile_n, gemm_k_half;
-    double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
+    double flash_efficiency[2];  /* fused attention / GEMM rate: F, B and W */
+    double device_context_bytes; /* memory beside tensors; 0 on a CPU */
+    double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     /* Indexed once, so that pricing does no look-up by name. */
     struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];
 };
@@ -107,6 +109,9 @@ struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
 /* Does the boundary between pipeline stages s and s + 1 cross nodes? */
 bool mw_cost_pp_crosses(const struct mw_layout *layout, int stage,
                         int gpus_per_node);
+/* The same for any two stages (interleaved schedules go from last to first). */
+bool mw_cost_stages_cross(const struct mw_layout *layout, int stage, int other,
+                          int gpus_per_node);
 /* Ranks of one pipeline stage on one node: they send at the same time and
  * share its NICs. */
 int mw_cost_pp_sharers(const struct mw_layout *layout, int gpus_per_node);

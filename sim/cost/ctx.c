@@ -70,7 +70,9 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
         {"kernel_launch_s", &ctx->kernel_launch_s, false},
         {"gemm_tile_m", &ctx->gemm_tile_m, false},
         {"gemm_tile_n", &ctx->gemm_tile_n, false},
-        {"gemm_k_half", &ctx->gemm_k_half, false}};
+        {"gemm_k_half", &ctx->gemm_k_half, false},
+        {"device_context_bytes", &ctx->device_context_bytes, false},
+        {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false}};
 
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         enum mw_status status = MW_OK;

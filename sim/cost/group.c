@@ -166,27 +166,30 @@ struct mw_group mw_cost_grad_group(const struct mw_layout *layout,
     return place(&g, mw_layout_ranks(layout), gpus_per_node);
 }
 
-bool mw_cost_pp_crosses(const struct mw_layout *layout, int stage,
-                        int gpus_per_node)
+bool mw_cost_stages_cross(const struct mw_layout *layout, int stage, int other,
+                          int gpus_per_node)
 {
-    struct mw_coord first = {0, 0, 0, stage}, last = first;
+    struct mw_coord first = {0, 0, 0, stage};
+    struct mw_coord last = {layout->tp - 1, layout->cp - 1, layout->dp - 1,
+                            stage};
 
-    if (stage + 1 >= layout->pp) {
-        return false;
-    }
-    last.tp = layout->tp - 1;
-    last.cp = layout->cp - 1;
-    last.dp = layout->dp - 1;
     for (int i = 0; i < 2; i++) {
-        struct mw_coord here = i == 0 ? first : last, next = here;
+        struct mw_coord here = i == 0 ? first : last, there = here;
 
-        next.pp++;
+        there.pp = other;
         if (mw_layout_rank(layout, here) / gpus_per_node !=
-            mw_layout_rank(layout, next) / gpus_per_node) {
+            mw_layout_rank(layout, there) / gpus_per_node) {
             return true;
         }
     }
     return false;
+}
+
+bool mw_cost_pp_crosses(const struct mw_layout *layout, int stage,
+                        int gpus_per_node)
+{
+    return stage + 1 < layout->pp &&
+           mw_cost_stages_cross(layout, stage, stage + 1, gpus_per_node);
 }
 
 int mw_cost_pp_sharers(const struct mw_layout *layout, int gpus_per_node)

@@ -66,7 +66,10 @@ enum mw_status mw_plan_save(const struct mw_plan *plan, const char *path,
 /* Hash over layout, layers, schedule order: ties timelines to plans. */
 uint64_t mw_plan_hash(const struct mw_plan *plan);
 
-/* First layer and count of virtual stage k. */
+/* Layers split as evenly as they go over n virtual stages: the first ones take
+ * one more each. */
+void mw_plan_even_layers(int n_layers, int n_virtual, int *out);
+/* First layer of virtual stage k. */
 int mw_plan_first_layer(const struct mw_plan *plan, int virtual_stage);
 
 #endif

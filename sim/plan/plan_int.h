@@ -18,9 +18,6 @@ const char *mw_plan_path_resolve(struct mw_arena *arena, const char *from,
 /* Copies a layout with its strings into the arena. */
 struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
                                      const struct mw_layout *layout);
-/* Layers split as evenly as they go over n virtual stages: the first ones
- * take one more each. */
-void mw_plan_even_layers(int n_layers, int n_virtual, int *out);
 /* Makes plan->schedule by the name in plan->layout. */
 enum mw_status mw_plan_make_schedule(struct mw_plan *plan, struct mw_err *err);
 

@@ -170,6 +170,7 @@ static enum mw_status take_layout(struct reading *r,
     struct mw_node *node = mw_node_get(r->root, "layout");
     struct mw_node *in_layout = mw_node_get(node, "schedule");
     struct mw_err cause = {0};
+    const char *rule = NULL;
     int n_ranks = scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
 
     if (in_layout != NULL &&
@@ -182,8 +183,9 @@ static enum mw_status take_layout(struct reading *r,
     plan->layout = r->doc.layout;
     plan->layout.schedule = r->doc.schedule.kind;
     if (mw_layout_check(&plan->layout, &scenario->model, &scenario->workload,
-                        n_ranks, NULL, &cause) != MW_OK) {
-        return fail_at(r, "layout", NULL, &cause);
+                        n_ranks, &rule, &cause) != MW_OK) {
+        return fail_at(r, "layout",
+                       rule != NULL ? mw_layout_rule_key(rule) : NULL, &cause);
     }
     plan->n_microbatches = mw_microbatches(&plan->layout, &scenario->workload);
     return MW_OK;

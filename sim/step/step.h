@@ -24,7 +24,7 @@ struct mw_step_result {
     double model_flops;    /* whole step, all GPUs: no recompute */
     double hardware_flops; /* with recompute */
     double model_tflops_per_gpu, hardware_tflops_per_gpu;
-    double mfu;            /* model FLOPs / (time x peak of the dtype) */
+    double mfu; /* model FLOPs / (time x peak of the dtype) */
     double breakdown_s[MW_SPAN_KIND_COUNT]; /* exposed, sums to step_time_s */
     int n_stages;
     struct mw_stage_memory *memory; /* [pp] */
@@ -38,7 +38,8 @@ struct mw_step_result {
 struct mw_step_opts {
     struct mw_timeline *timeline; /* filled when not NULL */
     struct mw_explain *explain;
-    bool memory_only; /* no time simulation (planner's first filter) */
+    bool memory_only;  /* no time simulation (planner's first filter) */
+    bool no_breakdown; /* no spans and breakdown_s all zero (for search) */
 };
 
 /* Simulates; ranks of a pipeline stage are folded (identical). Release the
@@ -51,8 +52,10 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
 void mw_step_result_release(struct mw_step_result *r);
 
 /*
- * Fast form: closed form of the same step (sum of exposed terms), for the
- * search: fixed cost per call, no task graph. Memory is exact.
+ * Fast form: closed form of the same step for the search (GPipe and 1F1B; other
+ * schedules are replayed from their lists). Memory is exact. layers NULL: even.
+ * Either output may be NULL and is then not worked out. The layout must be
+ * legal (mw_layout_check); MW_EINPUT when the device has no rate for the dtype.
  */
 enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 const struct mw_layout *layout,

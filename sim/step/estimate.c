@@ -1,0 +1,258 @@
+/*
+ * One training step, fast form.
+ *
+ * GPipe and 1F1B in closed form, other schedules by replaying their list
+ * without a timeline (then fast and event form are equal).
+ *
+ * For p devices with passes f, b, w (t = f + b + w), transfers c and m
+ * micro-batches:
+ *
+ *   GPipe   a flow shop of equal jobs, forward and back:
+ *           sum f + (m-1) max f + sum b' + (m-1) max(b + w) + 2 sum c
+ *   1F1B    sum t + 2 sum c + (m-1) period
+ *
+ * where the period of steady 1F1B is the largest mean over cycles of the
+ * dependency graph. Device i runs F of micro-batch j + p - i after B of j, so
+ * a gradient that goes down from device e to s and an activation that goes
+ * back up advance e - s + 1 micro-batches:
+ *
+ *   period = max over s <= e of (sum_{s..e} t + 2 sum_{s..e-1} c) / (e-s+1)
+ *
+ * (cycle mean of a timed event graph: Baccelli et al., "Synchronization and
+ * Linearity", 1992, section 2.5). Transfers are thus not hidden by 1F1B, which
+ * is why eager schedules exist. Where the gradient leaves before W (our
+ * executor), w of the devices above s is not on the cycle.
+ *
+ * Then the tails, device by device, each from the end of its last pass.
+ */
+#include "sim/step/tasks_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Times in seconds of one device's passes; c to the next device. */
+struct lane {
+    double f, b, w, c;
+};
+
+enum { DEVICES_MAX = 1024 };
+
+static double sum_to_next(const struct lane *v, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += v[i].f + v[i].b + v[i].w + 2 * v[i].c;
+    }
+    return sum;
+}
+
+static double period_1f1b(const struct lane *v, int n, bool sends_early)
+{
+    double most = 0;
+
+    for (int s = 0; s < n; s++) {
+        double sum = v[s].f + v[s].b + v[s].w;
+
+        most = fmax(most, sum);
+        for (int e = s + 1; e < n; e++) {
+            sum +=
+                v[e].f + v[e].b + (sends_early ? 0 : v[e].w) + 2 * v[e - 1].c;
+            most = fmax(most, sum / (e - s + 1));
+        }
+    }
+    return most;
+}
+
+/* W of the devices above the first is off the way of the last gradient. */
+static double off_path_s(const struct lane *v, int n, bool sends_early)
+{
+    double sum = 0;
+
+    for (int i = 1; i < n && sends_early; i++) {
+        sum += v[i].w;
+    }
+    return sum;
+}
+
+static double time_1f1b(const struct lane *v, int n, int m, bool sends_early)
+{
+    return sum_to_next(v, n) - off_path_s(v, n, sends_early) +
+           (m - 1) * period_1f1b(v, n, sends_early);
+}
+
+static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
+{
+    double most_f = 0, most_b = 0;
+
+    for (int i = 0; i < n; i++) {
+        most_f = fmax(most_f, v[i].f);
+        most_b = fmax(most_b, v[i].b + v[i].w);
+    }
+    return sum_to_next(v, n) - off_path_s(v, n, sends_early) +
+           (m - 1) * (most_f + most_b);
+}
+
+/* End of the step when device 0 ends its last pass at end_s: device i ends
+ * earlier by the way of the last gradient. */
+static double with_tails(const struct mw_step_frame *f, const struct lane *v,
+                         double end_s, bool sends_early)
+{
+    double last = 0, ready[DEVICES_MAX], ends = end_s;
+
+    for (int i = 0; i < f->n_devices; i++) {
+        if (i > 0) {
+            ends -= v[i - 1].b + v[i - 1].w + v[i - 1].c;
+            ends += sends_early ? v[i].w : 0;
+        }
+        ready[i] = ends + mw_time_to_s(f->tail[i].reduce_ps);
+    }
+    if (f->twin_first >= 0) {
+        double both = fmax(ready[f->twin_first], ready[f->twin_last]) +
+                      mw_time_to_s(f->tail[f->twin_first].embedding_ps);
+
+        ready[f->twin_first] = ready[f->twin_last] = both;
+    }
+    for (int i = 0; i < f->n_devices; i++) {
+        const struct mw_tail *tail = &f->tail[i];
+
+        last = fmax(last, ready[i] + mw_time_to_s(tail->shared_ps +
+                                                  tail->optimizer_ps +
+                                                  tail->gather_ps));
+    }
+    return last;
+}
+
+static double closed_form_s(const struct mw_step_frame *f, bool is_gpipe, int m)
+{
+    const struct mw_step_price *p = &f->price;
+    struct lane v[DEVICES_MAX];
+    int n = f->n_devices;
+    bool early = p->ctx->gpu->is_cpu;
+    double crossing = -1, inside = -1;
+
+    for (int i = 0; i < n; i++) {
+        const struct mw_vstage *s = &f->vstage[i];
+
+        v[i] = (struct lane){mw_time_to_s(s->f_ps), mw_time_to_s(s->b_ps),
+                             mw_time_to_s(s->w_ps), 0};
+        if (i + 1 < n) {
+            double *c = mw_cost_pp_crosses(p->layout, i, p->ctx->gpus_per_node)
+                            ? &crossing
+                            : &inside;
+
+            if (*c < 0) {
+                *c = mw_time_to_s(mw_step_transfer_ps(p, i, i + 1));
+            }
+            v[i].c = *c;
+        }
+    }
+    return with_tails(
+        f, v, is_gpipe ? time_gpipe(v, n, m, early) : time_1f1b(v, n, m, early),
+        early);
+}
+
+/* ---- memory in closed form -------------------------------------------------
+ */
+/* 1F1B holds min(m, p - i) micro-batches on device i, GPipe all. */
+static double plain_peak_bytes(const struct mw_step_frame *f, bool is_gpipe,
+                               int m)
+{
+    double peak = 0;
+
+    for (int d = 0; d < f->n_devices; d++) {
+        int held = is_gpipe || m < f->n_devices - d ? m : f->n_devices - d;
+        struct mw_stage_memory memory;
+
+        mw_stage_memory_of(
+            &f->price, f->units[d], mw_step_frame_is_twin(f, d),
+            held * mw_vstage_activation_bytes(&f->price, f->vstage[d].n_units),
+            &memory);
+        peak = fmax(peak, memory.total_bytes);
+    }
+    return peak;
+}
+
+enum plain { PLAIN_NO, PLAIN_1F1B, PLAIN_GPIPE };
+
+static enum plain plain_of(const struct mw_layout *layout)
+{
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(layout->schedule);
+
+    if (kind == NULL || layout->vpp > 1 || layout->pp > DEVICES_MAX) {
+        return PLAIN_NO;
+    }
+    if (strcmp(kind->name, "1f1b") == 0) {
+        return PLAIN_1F1B;
+    }
+    if (strcmp(kind->name, "gpipe") == 0) {
+        return PLAIN_GPIPE;
+    }
+    return PLAIN_NO;
+}
+
+/* ---- other schedules: the list itself ---------------------------------------
+ */
+static enum mw_status replay(const struct mw_scenario *scenario,
+                             const struct mw_layout *layout, const int *layers,
+                             const struct mw_cost_ctx *ctx, double *out_time_s,
+                             double *out_peak_bytes, struct mw_err *err)
+{
+    struct mw_plan plan;
+    struct mw_step_result result;
+    struct mw_step_opts opts = {.memory_only = out_time_s == NULL,
+                                .no_breakdown = true};
+    enum mw_status status = mw_plan_make(scenario, layout, layers, &plan, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    status = mw_step_simulate(scenario, &plan, ctx, &opts, &result, err);
+    if (status == MW_OK) {
+        if (out_time_s != NULL) {
+            *out_time_s = result.step_time_s;
+        }
+        if (out_peak_bytes != NULL) {
+            *out_peak_bytes = result.peak_bytes;
+        }
+        mw_step_result_release(&result);
+    }
+    mw_plan_release(&plan);
+    return status;
+}
+
+enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
+                                const struct mw_layout *layout,
+                                const int *layers,
+                                const struct mw_cost_ctx *ctx,
+                                double *out_time_s, double *out_peak_bytes,
+                                struct mw_err *err)
+{
+    enum plain plain = plain_of(layout);
+    int m = mw_microbatches(layout, &scenario->workload);
+    int even[DEVICES_MAX];
+    struct mw_step_frame frame;
+    enum mw_status status = mw_step_check_dtype(scenario, ctx, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    if (plain == PLAIN_NO) {
+        return replay(scenario, layout, layers, ctx, out_time_s, out_peak_bytes,
+                      err);
+    }
+    if (layers == NULL) {
+        mw_plan_even_layers(scenario->model.n_layers, layout->pp, even);
+        layers = even;
+    }
+    mw_step_frame_init(&frame, scenario, layout, layers, NULL, ctx,
+                       out_time_s != NULL, NULL);
+    if (out_time_s != NULL) {
+        *out_time_s = closed_form_s(&frame, plain == PLAIN_GPIPE, m);
+    }
+    if (out_peak_bytes != NULL) {
+        *out_peak_bytes = plain_peak_bytes(&frame, plain == PLAIN_GPIPE, m);
+    }
+    mw_step_frame_release(&frame);
+    return MW_OK;
+}

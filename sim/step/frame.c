@@ -1,0 +1,114 @@
+/*
+ * A plan priced: every virtual stage summed, every device's tail, who shares
+ * a tied embedding. One allocation for all of it.
+ */
+#include "sim/step/step_int.h"
+
+static void sum_stages(struct mw_step_frame *f, const int *layers,
+                       bool with_time)
+{
+    int first = 0;
+
+    for (int k = 0; k < f->n_virtual; k++) {
+        struct mw_vstage *v = &f->vstage[k];
+
+        mw_vstage_count(&f->price, k, f->n_virtual, first, layers[k],
+                        v->n_units);
+        if (with_time) {
+            mw_vstage_sum(&f->price, v);
+        }
+        first += layers[k];
+    }
+}
+
+static void sum_devices(struct mw_step_frame *f, const struct mw_schedule *s)
+{
+    for (int d = 0; d < f->n_devices; d++) {
+        for (int c = 0; c < s->n_chunks; c++) {
+            int k = s->virtual_stage[d * s->n_chunks + c];
+
+            for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+                f->units[d][unit] += f->vstage[k].n_units[unit];
+            }
+        }
+    }
+}
+
+/* One chunk a device, virtual stage k on device k. */
+static void sum_plain_devices(struct mw_step_frame *f)
+{
+    for (int d = 0; d < f->n_devices; d++) {
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            f->units[d][unit] = f->vstage[d].n_units[unit];
+        }
+    }
+}
+
+static void find_twins(struct mw_step_frame *f, const struct mw_schedule *s)
+{
+    int first = s != NULL ? s->device[0] : 0;
+    int last = s != NULL ? s->device[s->route_len - 1] : f->n_devices - 1;
+
+    f->twin_first = f->twin_last = -1;
+    if (f->price.scenario->model.tied && first != last) {
+        f->twin_first = first;
+        f->twin_last = last;
+    }
+}
+
+bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
+{
+    return f->twin_first >= 0 && (d == f->twin_first || d == f->twin_last);
+}
+
+static void make_tails(struct mw_step_frame *f, int n_routes)
+{
+    const struct mw_step_price *p = &f->price;
+    int last = f->n_devices - 1;
+
+    for (int d = 0; d < f->n_devices; d++) {
+        bool is_twin = mw_step_frame_is_twin(f, d);
+        int other = is_twin ? f->twin_first + f->twin_last - d : last - d;
+
+        mw_tail_of(
+            p, f->units[d], is_twin,
+            mw_cost_stages_cross(p->layout, d, other, p->ctx->gpus_per_node),
+            n_routes, &f->tail[d]);
+    }
+}
+
+void mw_step_frame_init(struct mw_step_frame *f,
+                        const struct mw_scenario *scenario,
+                        const struct mw_layout *layout, const int *layers,
+                        const struct mw_schedule *schedule,
+                        const struct mw_cost_ctx *ctx, bool with_time,
+                        struct mw_explain *explain)
+{
+    f->n_devices = layout->pp;
+    f->n_virtual = layout->pp * layout->vpp;
+    mw_arena_init(&f->arena);
+    f->vstage =
+        mw_arena_alloc(&f->arena, (size_t)f->n_virtual, sizeof *f->vstage);
+    f->tail = mw_arena_alloc(&f->arena, (size_t)f->n_devices, sizeof *f->tail);
+    f->units =
+        mw_arena_alloc(&f->arena, (size_t)f->n_devices, sizeof *f->units);
+    mw_step_price_begin(&f->price, scenario, layout, ctx);
+    if (with_time) {
+        mw_step_price_units(&f->price, explain);
+    }
+    sum_stages(f, layers, with_time);
+    if (schedule != NULL) {
+        sum_devices(f, schedule);
+    } else {
+        sum_plain_devices(f);
+    }
+    find_twins(f, schedule);
+    if (with_time && (schedule == NULL || !schedule->is_forward_only)) {
+        make_tails(f, schedule != NULL ? schedule->n_routes : 1);
+    }
+}
+
+void mw_step_frame_release(struct mw_step_frame *f)
+{
+    mw_arena_release(&f->arena);
+}

@@ -1,0 +1,246 @@
+/*
+ * Prices the operators of one unit (a layer of either kind, the embedding, the
+ * head) phase by phase. Collectives inside a pass block it, so a pass is
+ * compute plus the collectives of each dimension.
+ *
+ * ZeRO-2 and -3 (Rajbhandari et al., SC 2020, section 5): the gradients of a
+ * layer are scattered, and under ZeRO-3 its parameters gathered, once per
+ * micro-batch and pass. On a GPU the neighbour layer's work hides them; what
+ * is longer than that work is exposed in the DP lane, and so are the first
+ * gather and the last scatter of a pass. On a CPU nothing is hidden.
+ *
+ * Left out: launches by the host, slow-down of overlapped work, the compute
+ * of multi-token-prediction modules.
+ */
+#include "sim/step/step_int.h"
+
+#include <math.h>
+
+static const char *const phase_names[MW_PHASE_COUNT] = {
+    "forward", "recomputation", "input gradient", "weight gradient"};
+static const char *const unit_names[MW_UNIT_COUNT] = {
+    "dense layer", "MoE layer", "embedding", "final norm, head and loss"};
+
+static enum mw_lane lane_of(enum mw_dim dim)
+{
+    switch (dim) {
+    case MW_DIM_TP:
+        return MW_LANE_TP;
+    case MW_DIM_CP:
+        return MW_LANE_CP;
+    case MW_DIM_EP:
+    case MW_DIM_ETP:
+        return MW_LANE_EP;
+    case MW_DIM_PP:
+    case MW_DIM_DP:
+    case MW_DIM_COUNT:
+        break;
+    }
+    return MW_LANE_DP;
+}
+
+static void add_op(struct mw_step_price *p, const struct mw_op *op,
+                   struct mw_phase_cost *out, struct mw_explain *explain)
+{
+    bool is_coll = op->kind == MW_OP_COLL;
+    enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
+    struct mw_cost cost = is_coll
+                              ? mw_cost_coll(p->ctx, op->coll, op->coll_bytes,
+                                             &p->group[op->dim], explain)
+                              : mw_cost_op(p->ctx, op, explain);
+    bool is_half = p->scenario->workload.causal_flops &&
+                   op->kind == MW_OP_ATTENTION && op->is_causal;
+
+    out->s[lane] += cost.time_s;
+    out->bytes[lane] += is_coll ? op->coll_bytes : op->bytes;
+    out->flops += op->flops;
+    out->model_flops += op->model_flops * (is_half ? 0.5 : 1);
+    p->rung_count[cost.rung]++;
+}
+
+static void unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
+                     enum mw_phase phase, struct mw_ops *out)
+{
+    static const enum mw_pass passes[MW_PHASE_COUNT] = {MW_PASS_F, MW_PASS_F,
+                                                        MW_PASS_B, MW_PASS_W};
+
+    switch (unit) {
+    case MW_UNIT_DENSE:
+    case MW_UNIT_MOE:
+        if (phase == MW_PHASE_R) {
+            mw_layer_recompute_ops(&p->work, p->layer[unit], out);
+        } else {
+            mw_layer_ops(&p->work, p->layer[unit], passes[phase], out);
+        }
+        break;
+    case MW_UNIT_EMBEDDING:
+        if (phase != MW_PHASE_R) {
+            mw_embedding_ops(&p->work, passes[phase], out);
+        }
+        break;
+    case MW_UNIT_HEAD:
+        if (phase != MW_PHASE_R) {
+            mw_head_ops(&p->work, passes[phase], out);
+        }
+        break;
+    case MW_UNIT_COUNT:
+        break;
+    }
+}
+
+static double blocking_s(const struct mw_phase_cost *c)
+{
+    double sum = 0;
+
+    for (int lane = 0; lane < MW_LANE_DP; lane++) {
+        sum += c->s[lane];
+    }
+    return sum;
+}
+
+/* Time of a collective over the parameters of a unit, dense and expert. */
+static double params_coll_s(const struct mw_step_price *p,
+                            enum mw_step_unit unit, enum mw_coll_op op,
+                            double bytes_each)
+{
+    const struct mw_unit_size *size = &p->size[unit];
+
+    return mw_cost_coll(p->ctx, op, size->dense_params * bytes_each,
+                        &p->grad_group, NULL)
+               .time_s +
+           mw_cost_coll(p->ctx, op, size->expert_params * bytes_each,
+                        &p->expert_group, NULL)
+               .time_s;
+}
+
+static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
+                     struct mw_explain *explain)
+{
+    struct mw_phase_cost *phase = p->cost[unit].phase;
+    double params = p->size[unit].dense_params + p->size[unit].expert_params;
+    double gather_s = 0, scatter_s, hidden_f_s = 0, hidden_b_s = 0;
+
+    if (p->layout->zero < 2) {
+        return;
+    }
+    scatter_s = params_coll_s(p, unit, MW_REDUCE_SCATTER, p->grad_bytes);
+    if (p->layout->zero == 3) {
+        gather_s = params_coll_s(p, unit, MW_ALL_GATHER, p->weight_bytes);
+    }
+    if (!p->ctx->gpu->is_cpu) {
+        hidden_f_s = blocking_s(&phase[MW_PHASE_F]);
+        hidden_b_s = blocking_s(&phase[MW_PHASE_R]) +
+                     blocking_s(&phase[MW_PHASE_B]) +
+                     blocking_s(&phase[MW_PHASE_W]);
+        p->fetch_s = fmax(p->fetch_s, fmin(gather_s, hidden_f_s));
+        p->flush_s = fmax(p->flush_s, fmin(scatter_s, hidden_b_s));
+    }
+    phase[MW_PHASE_F].s[MW_LANE_DP] = fmax(0, gather_s - hidden_f_s);
+    phase[MW_PHASE_W].s[MW_LANE_DP] =
+        fmax(0, gather_s + scatter_s - hidden_b_s);
+    phase[MW_PHASE_F].bytes[MW_LANE_DP] =
+        gather_s > 0 ? params * p->weight_bytes : 0;
+    phase[MW_PHASE_W].bytes[MW_LANE_DP] =
+        phase[MW_PHASE_F].bytes[MW_LANE_DP] + params * p->grad_bytes;
+    mw_explain_child(explain, "ZeRO gather and scatter",
+                     phase[MW_PHASE_F].s[MW_LANE_DP] +
+                         phase[MW_PHASE_W].s[MW_LANE_DP],
+                     "longer than the layer's own work", NULL);
+}
+
+void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
+                        struct mw_explain *explain)
+{
+    struct mw_ops ops = {NULL, 0, 0};
+    struct mw_explain *node =
+        mw_explain_child(explain, unit_names[unit], 0,
+                         "sum of its passes for one micro-batch", NULL);
+    double total_s = 0;
+
+    p->cost[unit] = (struct mw_unit_cost){0};
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        struct mw_phase_cost *out = &p->cost[unit].phase[phase];
+        struct mw_explain *child = NULL;
+
+        mw_array_clear(&ops);
+        unit_ops(p, unit, (enum mw_phase)phase, &ops);
+        if (ops.n > 0) {
+            child = mw_explain_child(node, phase_names[phase], 0,
+                                     "sum of operators", NULL);
+        }
+        for (size_t i = 0; i < ops.n; i++) {
+            add_op(p, &ops.v[i], out, child);
+        }
+        total_s += blocking_s(out);
+        if (child != NULL) {
+            child->value_s = blocking_s(out);
+        }
+    }
+    mw_array_release(&ops);
+    add_zero(p, unit, node);
+    if (node != NULL) {
+        node->value_s = total_s;
+    }
+}
+
+void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain)
+{
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        if (unit > MW_UNIT_MOE || p->layer[unit] >= 0) {
+            mw_step_price_unit(p, (enum mw_step_unit)unit, explain);
+        }
+    }
+}
+
+static void find_layers(struct mw_step_price *p)
+{
+    const struct mw_model *model = &p->scenario->model;
+
+    p->layer[MW_UNIT_DENSE] = p->layer[MW_UNIT_MOE] = -1;
+    for (int i = 0; i < model->n_layers; i++) {
+        int *layer = &p->layer[mw_model_layer_is_moe(model, i) ? MW_UNIT_MOE
+                                                               : MW_UNIT_DENSE];
+
+        if (*layer < 0) {
+            *layer = i;
+        }
+        if (model->moe.n_experts == 0) {
+            return;
+        }
+    }
+}
+
+void mw_step_price_begin(struct mw_step_price *p,
+                         const struct mw_scenario *scenario,
+                         const struct mw_layout *layout,
+                         const struct mw_cost_ctx *ctx)
+{
+    const struct mw_workload *w = &scenario->workload;
+    bool is_fp32 = w->dtype == MW_FP32 || w->dtype == MW_TF32;
+
+    *p = (struct mw_step_price){
+        .scenario = scenario,
+        .layout = layout,
+        .ctx = ctx,
+        .work = {.model = &scenario->model,
+                 .layout = layout,
+                 .seq = w->seq,
+                 .dtype = w->dtype,
+                 .is_flash = w->is_flash,
+                 .has_dropout = w->has_dropout,
+                 .grad_dtype = w->grad_dtype},
+        /* Mixed precision keeps an fp32 master copy beside the moments; fp32
+         * training keeps the moments alone. FP8 and FP4 weights are cast from
+         * bf16 copies. */
+        .weight_bytes = is_fp32 ? 4 : 2,
+        .grad_bytes = mw_dtype_bytes(w->grad_dtype),
+        .optimizer_bytes = is_fp32 ? 8 : 12};
+    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
+        p->group[dim] =
+            mw_cost_group(layout, (enum mw_dim)dim, ctx->gpus_per_node);
+    }
+    p->grad_group = mw_cost_grad_group(layout, false, ctx->gpus_per_node);
+    p->expert_group = mw_cost_grad_group(layout, true, ctx->gpus_per_node);
+    find_layers(p);
+    mw_step_size_units(p);
+}

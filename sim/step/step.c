@@ -1,0 +1,198 @@
+/*
+ * One training step, event form.
+ *
+ * Figures:
+ *   tokens/s/GPU       global batch x sequence / (step time x GPUs)
+ *   model FLOPs        Megatron's count of the useful work, no recomputation
+ *                      (Narayanan et al., SC 2021, equation 3, without its
+ *                      recomputation), attention in full or causal
+ *   hardware FLOPs     model FLOPs plus those of the recomputed operators
+ *   MFU                model FLOPs / (step time x GPUs x peak of the dtype)
+ *                      (Chowdhery et al., PaLM, 2022, appendix B)
+ */
+#include "sim/step/tasks_int.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum mw_status mw_step_check_dtype(const struct mw_scenario *scenario,
+                                   const struct mw_cost_ctx *ctx,
+                                   struct mw_err *err)
+{
+    enum mw_dtype dtype = scenario->workload.dtype;
+
+    if (!isnan(ctx->gpu->peak_flops[dtype])) {
+        return MW_OK;
+    }
+    return mw_fail(err, MW_EINPUT,
+                   "%s has no %s rate; choose another workload dtype",
+                   ctx->gpu->slug, mw_dtype_name(dtype));
+}
+
+/* ---- memory -----------------------------------------------------------------
+ */
+static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
+                        struct mw_step_result *out)
+{
+    double *act = mw_arena_alloc(&f->arena, (size_t)f->n_virtual, sizeof *act);
+    const struct mw_step_price *p = &f->price;
+
+    for (int k = 0; k < f->n_virtual; k++) {
+        act[k] = mw_vstage_activation_bytes(p, f->vstage[k].n_units);
+    }
+    out->n_stages = f->n_devices;
+    out->memory = mw_calloc((size_t)f->n_devices, sizeof *out->memory);
+    out->capacity_bytes = mw_step_capacity_bytes(p->scenario, p->ctx);
+    out->usable_bytes =
+        out->capacity_bytes * p->scenario->limits.memory_fraction;
+    for (int d = 0; d < f->n_devices; d++) {
+        mw_stage_memory_of(p, f->units[d], mw_step_frame_is_twin(f, d),
+                           mw_schedule_high_water(s, d, act), &out->memory[d]);
+        out->peak_bytes = fmax(out->peak_bytes, out->memory[d].total_bytes);
+    }
+    out->fits = out->peak_bytes <= out->usable_bytes;
+}
+
+/* ---- figures
+ * ------------------------------------------------------------------ */
+/* FLOPs of recomputation: per rank and micro-batch, times all of them. */
+static double recompute_flops(const struct mw_step_frame *f, int n_microbatches)
+{
+    const struct mw_layout *l = f->price.layout;
+    double sum = 0;
+
+    for (int k = 0; k < f->n_virtual; k++) {
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            sum += f->vstage[k].n_units[unit] *
+                   f->price.cost[unit].phase[MW_PHASE_R].model_flops;
+        }
+    }
+    return sum * l->tp * l->cp * l->dp * n_microbatches;
+}
+
+static void fill_figures(const struct mw_step_frame *f, int n_microbatches,
+                         struct mw_step_result *out)
+{
+    const struct mw_workload *w = &f->price.scenario->workload;
+    double tokens = (double)w->global_batch * (double)w->seq;
+    double gpu_s = out->step_time_s * mw_layout_ranks(f->price.layout);
+
+    out->model_flops =
+        tokens * mw_model_flops_per_token(&f->price.scenario->model, w->seq,
+                                          w->causal_flops);
+    out->hardware_flops = out->model_flops + recompute_flops(f, n_microbatches);
+    out->tokens_per_s_per_gpu = tokens / gpu_s;
+    out->model_tflops_per_gpu = out->model_flops / gpu_s / 1e12;
+    out->hardware_tflops_per_gpu = out->hardware_flops / gpu_s / 1e12;
+    out->mfu =
+        out->model_flops / (gpu_s * mw_cost_peak_flops(f->price.ctx, w->dtype));
+    memcpy(out->rung_count, f->price.rung_count, sizeof out->rung_count);
+}
+
+static void name_timeline(struct mw_timeline *t, const struct mw_plan *plan,
+                          double step_time_s)
+{
+    t->n_ranks = mw_layout_ranks(&plan->layout);
+    t->is_measured = false;
+    t->step_time_s = step_time_s;
+    snprintf(t->clock, sizeof t->clock, "simulated");
+    snprintf(t->plan_hash, sizeof t->plan_hash, "%016" PRIx64,
+             mw_plan_hash(plan));
+}
+
+static enum mw_status fill_time(struct mw_step_frame *f,
+                                const struct mw_plan *plan,
+                                const struct mw_step_opts *opts,
+                                struct mw_step_result *out, struct mw_err *err)
+{
+    struct mw_step_tasks tasks;
+    struct mw_timeline own;
+    struct mw_timeline *timeline =
+        opts->timeline != NULL ? opts->timeline : &own;
+    bool with_spans = opts->timeline != NULL || !opts->no_breakdown;
+    mw_time end_ps = 0;
+
+    mw_timeline_init(&own);
+    mw_step_tasks_init(&tasks, timeline);
+    mw_step_tasks_build(&tasks, f, &plan->schedule);
+    enum mw_status status =
+        mw_step_tasks_run(&tasks, with_spans, &end_ps, &out->events, err);
+
+    if (status == MW_OK) {
+        out->step_time_s = mw_time_to_s(end_ps);
+        if (with_spans) {
+            name_timeline(timeline, plan, out->step_time_s);
+            mw_timeline_breakdown(timeline, out->breakdown_s);
+        }
+        fill_figures(f, plan->n_microbatches, out);
+    }
+    mw_step_tasks_release(&tasks);
+    mw_timeline_release(&own);
+    return status;
+}
+
+static void explain_tail(struct mw_explain *explain,
+                         const struct mw_step_frame *f)
+{
+    const struct mw_tail *tail = &f->tail[0];
+
+    for (int d = 1; d < f->n_devices; d++) {
+        if (f->tail[d].reduce_ps + f->tail[d].optimizer_ps >
+            tail->reduce_ps + tail->optimizer_ps) {
+            tail = &f->tail[d];
+        }
+    }
+    mw_explain_child(explain, "gradient reduction of the largest stage",
+                     mw_time_to_s(tail->reduce_ps),
+                     "after the last backward pass, not overlapped", NULL);
+    mw_explain_child(explain, "optimizer of the largest stage",
+                     mw_time_to_s(tail->optimizer_ps),
+                     "state bytes / memory bandwidth", NULL);
+    mw_explain_child(explain, "parameter gather of the largest stage",
+                     mw_time_to_s(tail->gather_ps), "ZeRO-1 and -2", NULL);
+}
+
+enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
+                                const struct mw_plan *plan,
+                                const struct mw_cost_ctx *ctx,
+                                const struct mw_step_opts *opts,
+                                struct mw_step_result *out, struct mw_err *err)
+{
+    static const struct mw_step_opts defaults = {0};
+    int64_t begin_ns = mw_clock_wall_ns();
+    struct mw_step_result result = {0};
+    struct mw_step_frame frame;
+    enum mw_status status = mw_step_check_dtype(scenario, ctx, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    opts = opts != NULL ? opts : &defaults;
+    mw_step_frame_init(&frame, scenario, &plan->layout, plan->layers,
+                       &plan->schedule, ctx, !opts->memory_only, opts->explain);
+    fill_memory(&frame, &plan->schedule, &result);
+    if (!opts->memory_only) {
+        status = fill_time(&frame, plan, opts, &result, err);
+    }
+    if (status == MW_OK && opts->explain != NULL) {
+        opts->explain->value_s = result.step_time_s;
+        explain_tail(opts->explain, &frame);
+    }
+    mw_step_frame_release(&frame);
+    result.wall_time_s = (double)(mw_clock_wall_ns() - begin_ns) / 1e9;
+    if (status == MW_OK) {
+        *out = result;
+    } else {
+        mw_step_result_release(&result);
+    }
+    return status;
+}
+
+void mw_step_result_release(struct mw_step_result *r)
+{
+    mw_free(r->memory);
+    r->memory = NULL;
+}

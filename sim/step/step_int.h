@@ -1,0 +1,163 @@
+/*
+ * Private to sim/step: a step priced but not yet laid out in time.
+ *
+ *   unit     one dense layer, one MoE layer, the embedding, the head
+ *   phase    forward, recomputed forward, input gradient, weight gradient
+ *   lane     what the rank does meanwhile: compute, or a blocking collective
+ *            of one dimension
+ *
+ * A virtual stage is a sum of units, a pass of it a sequence of (phase, lane)
+ * times. The event form lays passes on streams, the fast form adds them up;
+ * both read the same picoseconds, so they can only differ in the waiting.
+ */
+#ifndef MW_SIM_STEP_STEP_INT_H
+#define MW_SIM_STEP_STEP_INT_H
+
+#include "sim/step/step.h"
+
+enum mw_step_unit {
+    MW_UNIT_DENSE,
+    MW_UNIT_MOE,
+    MW_UNIT_EMBEDDING,
+    MW_UNIT_HEAD,
+    MW_UNIT_COUNT
+};
+enum mw_phase {
+    MW_PHASE_F,
+    MW_PHASE_R,
+    MW_PHASE_B,
+    MW_PHASE_W,
+    MW_PHASE_COUNT
+};
+enum mw_lane {
+    MW_LANE_COMPUTE,
+    MW_LANE_TP,
+    MW_LANE_CP,
+    MW_LANE_EP,
+    MW_LANE_DP, /* parameters gathered, gradients scattered (ZeRO-2, -3) */
+    MW_LANE_COUNT
+};
+
+struct mw_phase_cost {
+    double s[MW_LANE_COUNT];
+    double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
+    double flops;                /* performed on this rank */
+    double model_flops;          /* useful by the workload's convention */
+};
+struct mw_unit_cost {
+    struct mw_phase_cost phase[MW_PHASE_COUNT];
+};
+/* What a unit occupies on one rank. */
+struct mw_unit_size {
+    double dense_params, expert_params;
+    double shared_params; /* of the dense: the same on every TP rank */
+    double activation_bytes, recompute_bytes, transient_bytes;
+};
+
+struct mw_step_price {
+    const struct mw_scenario *scenario;
+    const struct mw_layout *layout;
+    const struct mw_cost_ctx *ctx;
+    struct mw_work work;
+    struct mw_group group[MW_DIM_COUNT];
+    struct mw_group grad_group, expert_group;
+    int layer[2]; /* a dense and an MoE layer of the model; -1: none */
+    double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
+    struct mw_unit_cost cost[MW_UNIT_COUNT];
+    struct mw_unit_size size[MW_UNIT_COUNT];
+    double fetch_s, flush_s; /* first gather, last scatter of a pass (ZeRO) */
+    uint64_t rung_count[MW_RUNG_COUNT];
+};
+
+/* One virtual stage, summed. */
+struct mw_vstage {
+    int n_units[MW_UNIT_COUNT];
+    mw_time ps[MW_PHASE_COUNT][MW_LANE_COUNT];
+    double bytes[MW_PHASE_COUNT][MW_LANE_COUNT];
+    double flops[MW_PHASE_COUNT];
+    mw_time f_ps, b_ps, w_ps; /* passes: b holds the recomputation */
+};
+/* What comes after the last pass on one device, in this order. */
+struct mw_tail {
+    mw_time reduce_ps;    /* gradients over dp (and cp) */
+    mw_time embedding_ps; /* tied embedding: first and last stage */
+    mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
+    mw_time optimizer_ps;
+    mw_time gather_ps; /* parameters, ZeRO-1 and -2 */
+    double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
+};
+
+/* ---- price.c: what one unit costs ---------------------------------------- */
+/* Sets everything but cost. */
+void mw_step_price_begin(struct mw_step_price *p,
+                         const struct mw_scenario *scenario,
+                         const struct mw_layout *layout,
+                         const struct mw_cost_ctx *ctx);
+/* Fills p->cost of the units the model has. explain may be NULL. */
+void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
+/* One unit alone. */
+void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
+                        struct mw_explain *explain);
+
+/* MW_EINPUT when the device has no rate for the workload's dtype. */
+enum mw_status mw_step_check_dtype(const struct mw_scenario *scenario,
+                                   const struct mw_cost_ctx *ctx,
+                                   struct mw_err *err);
+
+/* ---- unit_size.c ------------------------------------------------------------
+ */
+/* Fills p->size; called by mw_step_price_begin. */
+void mw_step_size_units(struct mw_step_price *p);
+
+/* ---- vstage.c: virtual stages and tails ---------------------------------- */
+/* Units of virtual stage k of n, which starts at layer `first`. */
+void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
+                     int n_layers, int n_units[MW_UNIT_COUNT]);
+void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v);
+/* Parameters of a list of virtual stages on one device are given as units. */
+void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
+                bool has_tied_twin, bool twin_crosses, int n_routes,
+                struct mw_tail *out);
+/* Seconds between two pipeline stages. */
+mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
+/* Parameters of the copy of a tied embedding that the last stage holds. */
+double mw_step_tied_params(const struct mw_step_price *p);
+
+/* ---- step_memory.c
+ * ------------------------------------------------------------ */
+/* Units of all chunks of a device, and the high-water mark of activations. */
+void mw_stage_memory_of(const struct mw_step_price *p,
+                        const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                        double activation_bytes, struct mw_stage_memory *out);
+double mw_vstage_activation_bytes(const struct mw_step_price *p,
+                                  const int n_units[MW_UNIT_COUNT]);
+/* High-water mark over the list of device d; act[k] per virtual stage. */
+double mw_schedule_high_water(const struct mw_schedule *s, int d,
+                              const double *act);
+double mw_step_capacity_bytes(const struct mw_scenario *scenario,
+                              const struct mw_cost_ctx *ctx);
+
+/* ---- frame.c
+ * ------------------------------------------------------------------ */
+/* Everything of a plan that time and memory need, in one arena. */
+struct mw_step_frame {
+    struct mw_arena arena;
+    struct mw_step_price price;
+    int n_virtual, n_devices;
+    struct mw_vstage *vstage;    /* [n_virtual] */
+    struct mw_tail *tail;        /* [n_devices] */
+    int (*units)[MW_UNIT_COUNT]; /* [n_devices] */
+    int twin_first, twin_last;   /* -1: none */
+};
+/* schedule NULL: one chunk a device, virtual stage k on device k. */
+void mw_step_frame_init(struct mw_step_frame *f,
+                        const struct mw_scenario *scenario,
+                        const struct mw_layout *layout, const int *layers,
+                        const struct mw_schedule *schedule,
+                        const struct mw_cost_ctx *ctx, bool with_time,
+                        struct mw_explain *explain);
+/* Does device d hold one of the two copies of a tied embedding? */
+bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
+void mw_step_frame_release(struct mw_step_frame *f);
+
+#endif

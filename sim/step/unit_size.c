@@ -1,0 +1,75 @@
+/*
+ * What one unit occupies on a rank: parameters of its shard and activations of
+ * one micro-batch. The parameter table is that of a model cut down to the
+ * first layers, as far as both kinds of layers are in it: equal layers have
+ * equal tensors, and the table of hundreds of layers is not needed for sums.
+ */
+#include "sim/step/step_int.h"
+
+#include <math.h>
+
+static enum mw_step_unit unit_of(const struct mw_step_price *p,
+                                 const struct mw_param *param, int n_layers)
+{
+    if (param->layer < 0) {
+        return MW_UNIT_EMBEDDING;
+    }
+    if (param->layer >= n_layers) {
+        return MW_UNIT_HEAD;
+    }
+    if (param->layer == p->layer[MW_UNIT_DENSE]) {
+        return MW_UNIT_DENSE;
+    }
+    return param->layer == p->layer[MW_UNIT_MOE] ? MW_UNIT_MOE : MW_UNIT_COUNT;
+}
+
+static void count_params(struct mw_step_price *p)
+{
+    struct mw_model small = p->scenario->model;
+    struct mw_params params = {NULL, 0, 0};
+    int last = p->layer[MW_UNIT_DENSE] > p->layer[MW_UNIT_MOE]
+                   ? p->layer[MW_UNIT_DENSE]
+                   : p->layer[MW_UNIT_MOE];
+
+    small.n_layers = last + 1;
+    mw_model_params(&small, &params);
+    for (size_t i = 0; i < params.n; i++) {
+        const struct mw_param *param = &params.v[i];
+        enum mw_step_unit unit = unit_of(p, param, small.n_layers);
+        double n = (double)mw_param_shard_count(param, p->layout);
+
+        if (unit == MW_UNIT_COUNT) {
+            continue;
+        }
+        if (param->shard == MW_SHARD_EXPERT) {
+            p->size[unit].expert_params += n;
+            continue;
+        }
+        p->size[unit].dense_params += n;
+        if (param->shard == MW_SHARD_NONE) {
+            p->size[unit].shared_params += n;
+        }
+    }
+    mw_array_release(&params);
+}
+
+void mw_step_size_units(struct mw_step_price *p)
+{
+    count_params(p);
+    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
+        if (p->layer[unit] >= 0) {
+            p->size[unit].activation_bytes =
+                mw_layer_activation_bytes(&p->work, p->layer[unit]);
+            p->size[unit].recompute_bytes =
+                mw_layer_recompute_bytes(&p->work, p->layer[unit]);
+        }
+    }
+    p->size[MW_UNIT_EMBEDDING].activation_bytes =
+        mw_embedding_activation_bytes(&p->work);
+    p->size[MW_UNIT_HEAD].activation_bytes = mw_head_activation_bytes(&p->work);
+    /* The gradient of the logits, beside the logits that were kept. */
+    p->size[MW_UNIT_HEAD].transient_bytes =
+        fmax(mw_dtype_bytes(p->work.dtype), 2) *
+        (double)p->layout->micro_batch * (double)p->work.seq / p->layout->cp *
+        ceil((double)p->scenario->model.vocab / p->layout->tp);
+}

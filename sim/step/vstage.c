@@ -1,0 +1,202 @@
+/*
+ * Virtual stages as sums of units, and what a device does after its last pass:
+ *
+ *   reduce gradients over dp (all-reduce; reduce-scatter from ZeRO-1 on)
+ *   tied embedding: all-reduce between first and last stage
+ *   gradients that TP ranks share, with sequence parallelism
+ *   optimizer over the device's (ZeRO-1: its share of) parameters
+ *   gather parameters (ZeRO-1, -2)
+ *
+ * Not overlapped with the backward pass; buckets are left out. The optimizer
+ * reads and writes each parameter's state once: gradient in, moments in and
+ * out, master or weight in and out, and the low-precision weight out.
+ */
+#include "sim/step/step_int.h"
+
+#include <string.h>
+
+void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
+                     int n_layers, int n_units[MW_UNIT_COUNT])
+{
+    const struct mw_model *model = &p->scenario->model;
+
+    n_units[MW_UNIT_DENSE] = n_units[MW_UNIT_MOE] = 0;
+    n_units[MW_UNIT_EMBEDDING] = k == 0;
+    n_units[MW_UNIT_HEAD] = k == n - 1;
+    if (model->moe.n_experts == 0) {
+        n_units[MW_UNIT_DENSE] = n_layers;
+        return;
+    }
+    for (int layer = first; layer < first + n_layers; layer++) {
+        n_units[mw_model_layer_is_moe(model, layer) ? MW_UNIT_MOE
+                                                    : MW_UNIT_DENSE]++;
+    }
+}
+
+static void add_units(const struct mw_step_price *p, struct mw_vstage *v,
+                      double s[MW_PHASE_COUNT][MW_LANE_COUNT])
+{
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        int n = v->n_units[unit];
+
+        for (int phase = 0; n > 0 && phase < MW_PHASE_COUNT; phase++) {
+            const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];
+
+            v->flops[phase] += n * cost->flops;
+            for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
+                s[phase][lane] += n * cost->s[lane];
+                v->bytes[phase][lane] += n * cost->bytes[lane];
+            }
+        }
+    }
+}
+
+void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
+{
+    double s[MW_PHASE_COUNT][MW_LANE_COUNT] = {{0}};
+
+    memset(v->bytes, 0, sizeof v->bytes);
+    memset(v->flops, 0, sizeof v->flops);
+    add_units(p, v, s);
+    s[MW_PHASE_F][MW_LANE_DP] += p->fetch_s;
+    s[MW_PHASE_W][MW_LANE_DP] += p->flush_s;
+    v->f_ps = v->b_ps = v->w_ps = 0;
+    for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
+        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+            v->ps[phase][lane] = mw_time_from_s(s[phase][lane]);
+        }
+        v->f_ps += v->ps[MW_PHASE_F][lane];
+        v->b_ps += v->ps[MW_PHASE_R][lane] + v->ps[MW_PHASE_B][lane];
+        v->w_ps += v->ps[MW_PHASE_W][lane];
+    }
+}
+
+mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
+{
+    int per_node = p->ctx->gpus_per_node;
+    bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
+
+    return mw_time_from_s(
+        mw_cost_p2p(p->ctx, mw_boundary_bytes(&p->work), crosses,
+                    mw_cost_pp_sharers(p->layout, per_node), NULL)
+            .time_s);
+}
+
+/* Two routes hold the model twice: their gradients are reduced together. */
+static struct mw_group doubled(struct mw_group g, int n_routes, bool crosses)
+{
+    if (n_routes == 2) {
+        g.n_ranks *= 2;
+        g.n_nodes *= crosses ? 2 : 1;
+        g.ranks_per_node *= crosses ? 1 : 2;
+    }
+    return g;
+}
+
+struct owned {
+    double dense, expert, shared;
+};
+
+static struct owned owned_params(const struct mw_step_price *p,
+                                 const int n_units[MW_UNIT_COUNT],
+                                 bool has_tied_twin)
+{
+    struct owned sum = {0, 0, 0};
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        sum.dense += n_units[unit] * p->size[unit].dense_params;
+        sum.expert += n_units[unit] * p->size[unit].expert_params;
+        sum.shared += n_units[unit] * p->size[unit].shared_params;
+    }
+    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
+        sum.dense += mw_step_tied_params(p);
+    }
+    return sum;
+}
+
+static mw_time both_groups_ps(const struct mw_step_price *p, enum mw_coll_op op,
+                              const struct owned *n, double bytes_each,
+                              const struct mw_group *dense,
+                              const struct mw_group *expert)
+{
+    return mw_time_from_s(
+        mw_cost_coll(p->ctx, op, n->dense * bytes_each, dense, NULL).time_s +
+        mw_cost_coll(p->ctx, op, n->expert * bytes_each, expert, NULL).time_s);
+}
+
+static mw_time optimizer_ps(const struct mw_step_price *p,
+                            const struct owned *owned)
+{
+    double n = owned->dense + owned->expert;
+    bool is_mixed = p->optimizer_bytes > 8;
+
+    if (p->layout->zero >= 1) {
+        n = owned->dense / p->grad_group.n_ranks +
+            owned->expert / p->expert_group.n_ranks;
+    }
+    struct mw_op op = {
+        .kind = MW_OP_OPTIMIZER,
+        .pass = MW_PASS_F,
+        .name = "optimizer",
+        .m = (int64_t)n,
+        .n = 1,
+        .batch = 1,
+        .dtype = p->work.dtype,
+        .bytes = n * (p->grad_bytes + 24 + (is_mixed ? p->weight_bytes : 0))};
+
+    return op.m > 0 ? mw_time_from_s(mw_cost_op(p->ctx, &op, NULL).time_s) : 0;
+}
+
+void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
+                bool has_tied_twin, bool twin_crosses, int n_routes,
+                struct mw_tail *out)
+{
+    const struct mw_layout *layout = p->layout;
+    struct owned n = owned_params(p, n_units, has_tied_twin);
+    struct mw_group dense = doubled(p->grad_group, n_routes, twin_crosses);
+    struct mw_group expert = doubled(p->expert_group, n_routes, twin_crosses);
+
+    *out = (struct mw_tail){0};
+    if (layout->zero < 2) {
+        out->reduce_bytes = (n.dense + n.expert) * p->grad_bytes;
+        out->reduce_ps = both_groups_ps(
+            p, layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER, &n,
+            p->grad_bytes, &dense, &expert);
+    }
+    if (has_tied_twin) {
+        struct mw_group pair = {
+            2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
+            mw_cost_pp_sharers(layout, p->ctx->gpus_per_node)};
+
+        out->embedding_bytes = mw_step_tied_params(p) * p->grad_bytes;
+        out->embedding_ps =
+            mw_time_from_s(mw_cost_coll(p->ctx, MW_ALL_REDUCE,
+                                        out->embedding_bytes, &pair, NULL)
+                               .time_s);
+    }
+    if (layout->sp && layout->tp > 1) {
+        out->shared_bytes = n.shared * p->grad_bytes;
+        out->shared_ps = mw_time_from_s(mw_cost_coll(p->ctx, MW_ALL_REDUCE,
+                                                     out->shared_bytes,
+                                                     &p->group[MW_DIM_TP], NULL)
+                                            .time_s);
+    }
+    out->optimizer_ps = optimizer_ps(p, &n);
+    if (layout->zero == 1 || layout->zero == 2) {
+        out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
+        out->gather_ps = both_groups_ps(p, MW_ALL_GATHER, &n, p->weight_bytes,
+                                        &dense, &expert);
+    }
+}
+
+double mw_step_tied_params(const struct mw_step_price *p)
+{
+    struct mw_param table = {.name = "tied embedding",
+                             .outer = 1,
+                             .rows = p->scenario->model.vocab,
+                             .cols = p->scenario->model.hidden,
+                             .n_copies = 1,
+                             .shard = MW_SHARD_ROWS};
+
+    return (double)mw_param_shard_count(&table, p->layout);
+}
