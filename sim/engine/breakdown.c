@@ -46,25 +46,33 @@ static void cursors_init(struct cursor *c, const struct mw_span *v, size_t n)
     }
 }
 
-/* Adds the picoseconds of [0, window) by kind to out_ps. */
-static void sweep(const struct mw_span *spans, size_t n, mw_time window_ps,
-                  mw_time *out_ps)
+/* The state from t_ps on, and in *out_ps until when at least. */
+static int state_at(struct cursor *c, mw_time t_ps, mw_time *out_ps)
+{
+    int state = MW_SPAN_BUBBLE;
+    for (int s = 0; s < MW_STREAM_COUNT; s++) {
+        const struct mw_span *now = under_way(&c[s], t_ps);
+        if (now && state == MW_SPAN_BUBBLE) {
+            state = now->kind;
+        }
+        if (!now && c[s].at == c[s].end) {
+            continue;
+        }
+        mw_time edge_ps = now ? now->end_ps : c[s].at->start_ps;
+        *out_ps = edge_ps < *out_ps ? edge_ps : *out_ps;
+    }
+    return state;
+}
+
+void mw_timeline_exposed(const struct mw_span *spans, size_t n, mw_time from_ps,
+                         mw_time to_ps, mw_time *out_ps)
 {
     struct cursor c[MW_STREAM_COUNT];
     cursors_init(c, spans, n);
-    for (mw_time t_ps = 0; t_ps < window_ps;) {
-        mw_time next_ps = window_ps;
-        int state = MW_SPAN_BUBBLE;
-        for (int s = 0; s < MW_STREAM_COUNT; s++) {
-            const struct mw_span *now = under_way(&c[s], t_ps);
-            if (now && state == MW_SPAN_BUBBLE) {
-                state = now->kind;
-            }
-            mw_time edge_ps = now                  ? now->end_ps
-                              : c[s].at < c[s].end ? c[s].at->start_ps
-                                                   : window_ps;
-            next_ps = edge_ps < next_ps ? edge_ps : next_ps;
-        }
+    memset(out_ps, 0, MW_SPAN_KIND_COUNT * sizeof *out_ps);
+    for (mw_time t_ps = from_ps; t_ps < to_ps;) {
+        mw_time next_ps = to_ps;
+        int state = state_at(c, t_ps, &next_ps);
         out_ps[state] += next_ps - t_ps;
         t_ps = next_ps;
     }
@@ -73,9 +81,9 @@ static void sweep(const struct mw_span *spans, size_t n, mw_time window_ps,
 static void add_rank(const struct mw_timeline *t, size_t first, size_t n,
                      double *out)
 {
-    mw_time ps[MW_SPAN_KIND_COUNT] = {0};
+    mw_time ps[MW_SPAN_KIND_COUNT];
     const struct mw_span *spans = n > 0 ? &t->spans.v[first] : NULL;
-    sweep(spans, n, mw_timeline_window_ps(t), ps);
+    mw_timeline_exposed(spans, n, 0, mw_timeline_window_ps(t), ps);
     for (int k = 0; k < MW_SPAN_KIND_COUNT; k++) {
         out[k] += (double)ps[k] * 1e-12;
     }

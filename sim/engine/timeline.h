@@ -111,6 +111,10 @@ const char *mw_timeline_check(struct mw_timeline *t, char *buf, size_t len);
  * MW_SPAN_KIND_COUNT entries. Sorts. O(spans).
  */
 void mw_timeline_breakdown(struct mw_timeline *t, double *out);
+/* The same in picoseconds for one rank's n sorted spans between two moments;
+ * out_ps has MW_SPAN_KIND_COUNT entries and sums to to_ps - from_ps. */
+void mw_timeline_exposed(const struct mw_span *spans, size_t n, mw_time from_ps,
+                         mw_time to_ps, mw_time *out_ps);
 /* The same for one rank; a rank without spans is all bubble. */
 void mw_timeline_breakdown_rank(struct mw_timeline *t, int rank, double *out);
 /* The same averaged over the ranks of one pipeline stage (position), as

@@ -1,0 +1,220 @@
+/*
+ * Curves and scatter plots. Points that an axis cannot show (not finite, or not
+ * positive on a log axis) are left out of data and picture alike. A scatter
+ * plot of predicted against measured has the line y = x and one range for both
+ * axes, so that distance from the line is error.
+ */
+#include "plots/plot.h"
+
+#include "plots/plot_int.h"
+
+#include <math.h>
+
+enum { HEIGHT_PX = 640, SQUARE_PX = 760, TEXT_LINES = 30 };
+
+/* Colours that stay apart for most colour-blind readers: Okabe and Ito, "Color
+ * Universal Design", 2008 (yellow left out: too faint on white). */
+static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
+                                      "#cc79a7", "#e69f00", "#56b4e9",
+                                      "#000000"};
+enum { N_COLOURS = sizeof colours / sizeof *colours };
+
+static const char *axis_format(enum mw_plot_format format)
+{
+    switch (format) {
+    case MW_PLOT_BYTES:
+        return "%.0b %BB";
+    case MW_PLOT_SECONDS:
+        return "%.0s %cs";
+    case MW_PLOT_BYTES_PER_S:
+        return "%.0s %cB/s";
+    case MW_PLOT_NUMBER:
+        break;
+    }
+    return "%g";
+}
+
+static void put_axis(struct mw_plot_job *job, char name,
+                     const struct mw_plot_axis *axis)
+{
+    struct mw_str *out = &job->commands;
+    mw_str_addf(out, "set %clabel ", name);
+    mw_plot_job_quote(job, axis->label);
+    mw_str_addf(out, "\nset format %c '%s'\n", name, axis_format(axis->format));
+    if (axis->is_log) {
+        int base = axis->format == MW_PLOT_BYTES ? 2 : 10;
+        mw_str_addf(out, "set logscale %c %d\n", name, base);
+    }
+}
+
+static void put_frame(struct mw_plot_job *job, const struct mw_plot_axes *axes)
+{
+    struct mw_str *out = &job->commands;
+    mw_str_add(out, "set title ");
+    mw_plot_job_quote(job, axes->title);
+    mw_str_add(out, "\n");
+    put_axis(job, 'x', &axes->x);
+    put_axis(job, 'y', &axes->y);
+    if (job->target != MW_PLOT_TEXT) {
+        mw_str_add(out, "set border 3 lc rgb '#555555'\n"
+                        "set xtics nomirror out\nset ytics nomirror out\n"
+                        "set grid lt 1 lw 0.5 lc rgb '#dddddd' back\n");
+    }
+    mw_str_add(out, "set key left top Left reverse\n");
+}
+
+/* ---- data
+ * -------------------------------------------------------------------------- */
+static bool can_show(const struct mw_plot_axis *axis, double v)
+{
+    return isfinite(v) && (!axis->is_log || v > 0);
+}
+
+/* Range of all points shown, of x and y alike. */
+struct range {
+    double min, max;
+};
+
+/* A block of data; false when it has no point (gnuplot then has no block). */
+static bool put_series(struct mw_plot_job *job, const struct mw_plot_axes *axes,
+                       const struct mw_plot_series *s, struct range *range)
+{
+    bool has_points = false;
+    mw_str_add(&job->data, "# ");
+    mw_plot_job_comment(job, s->label);
+    mw_str_add(&job->data, ": x y\n");
+    for (size_t i = 0; i < s->n; i++) {
+        if (can_show(&axes->x, s->x[i]) && can_show(&axes->y, s->y[i])) {
+            mw_str_addf(&job->data, "%.9g %.9g\n", s->x[i], s->y[i]);
+            range->min = fmin(range->min, fmin(s->x[i], s->y[i]));
+            range->max = fmax(range->max, fmax(s->x[i], s->y[i]));
+            has_points = true;
+        }
+    }
+    if (has_points) {
+        mw_str_add(&job->data, "\n\n");
+    }
+    return has_points;
+}
+
+/* The series as plot elements; block[i] is the data block of series i, -1 when
+ * it has no point. */
+static void put_elements(struct mw_plot_job *job,
+                         const struct mw_plot_series *series, size_t n_series,
+                         const int *block, bool is_scatter)
+{
+    bool is_first = !is_scatter;
+    for (size_t i = 0; i < n_series; i++) {
+        if (block[i] < 0) {
+            continue;
+        }
+        mw_str_addf(&job->commands,
+                    "%s$data index %d using 1:2 with %s lc rgb '%s' pt %d "
+                    "ps 0.7 title ",
+                    is_first ? "" : ", ", block[i],
+                    is_scatter ? "points" : "linespoints lw 1.6",
+                    colours[i % N_COLOURS], i % 2 ? 5 : 7);
+        mw_plot_job_quote(job, series[i].label);
+        is_first = false;
+    }
+    mw_str_add(&job->commands, "\n");
+}
+
+/* y = x and the band around it. */
+static void put_identity(struct mw_plot_job *job, double band)
+{
+    mw_str_add(&job->commands, "x with lines lc rgb '#555555' title 'equal'");
+    if (band > 0) {
+        mw_str_addf(&job->commands,
+                    ", x*%.9g with lines dt 2 lc rgb '#999999' title "
+                    "'+-%.3g %%', x*%.9g with lines dt 2 lc rgb '#999999' "
+                    "notitle",
+                    1 + band, 100 * band, 1 - band);
+    }
+}
+
+/* One range for both axes, a little wider than the points. */
+static void put_range(struct mw_plot_job *job, const struct mw_plot_axes *axes,
+                      const struct range *range)
+{
+    bool is_log = axes->x.is_log && axes->y.is_log;
+    double low = is_log ? range->min / 1.3 : fmin(0, range->min);
+    double high = is_log ? range->max * 1.3 : range->max * 1.08;
+    mw_str_addf(&job->commands,
+                "set xrange [%.9g:%.9g]\nset yrange "
+                "[%.9g:%.9g]\n",
+                low, high, low, high);
+}
+
+static void put_terminal(struct mw_plot_job *job, bool is_scatter)
+{
+    if (job->target == MW_PLOT_TEXT) {
+        mw_plot_job_terminal(job, MW_PLOT_COLUMNS, TEXT_LINES);
+    } else if (is_scatter) {
+        mw_plot_job_terminal(job, SQUARE_PX, SQUARE_PX);
+    } else {
+        mw_plot_job_terminal(job, MW_PLOT_WIDTH_PX, HEIGHT_PX);
+    }
+}
+
+static enum mw_status draw(struct mw_plot_job *job,
+                           const struct mw_plot_axes *axes,
+                           const struct mw_plot_series *series, size_t n_series,
+                           bool is_scatter, struct mw_err *err)
+{
+    struct range range = {.min = HUGE_VAL, .max = -HUGE_VAL};
+    int *block = mw_calloc(n_series + 1, sizeof *block);
+    int n_blocks = 0;
+    mw_str_add(&job->data, "# ");
+    mw_plot_job_comment(job, axes->title);
+    mw_str_add(&job->data, "\n");
+    for (size_t i = 0; i < n_series; i++) {
+        block[i] = put_series(job, axes, &series[i], &range) ? n_blocks++ : -1;
+    }
+    put_terminal(job, is_scatter);
+    put_frame(job, axes);
+    if (is_scatter && n_blocks > 0) {
+        put_range(job, axes, &range);
+    }
+    mw_str_add(&job->commands, "plot ");
+    if (is_scatter) {
+        put_identity(job, axes->band);
+    }
+    put_elements(job, series, n_series, block, is_scatter);
+    mw_free(block);
+    if (n_blocks == 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "there is nothing to draw: no point fits the axes");
+    }
+    return mw_plot_job_run(job, err);
+}
+
+static enum mw_status plot(const struct mw_plot_axes *axes,
+                           const struct mw_plot_series *series, size_t n_series,
+                           bool is_scatter, const char *path,
+                           struct mw_err *err)
+{
+    struct mw_plot_job job;
+    enum mw_status status = mw_plot_job_init(&job, path, err);
+    if (status == MW_OK) {
+        status = draw(&job, axes, series, n_series, is_scatter, err);
+        mw_plot_job_release(&job);
+    }
+    return status;
+}
+
+enum mw_status mw_plot_curves(const struct mw_plot_axes *axes,
+                              const struct mw_plot_series *series,
+                              size_t n_series, const char *path,
+                              struct mw_err *err)
+{
+    return plot(axes, series, n_series, false, path, err);
+}
+
+enum mw_status mw_plot_scatter(const struct mw_plot_axes *axes,
+                               const struct mw_plot_series *series,
+                               size_t n_series, const char *path,
+                               struct mw_err *err)
+{
+    return plot(axes, series, n_series, true, path, err);
+}
