@@ -189,8 +189,8 @@ static void print_people(const struct mw_scenario *s,
                          const struct mw_cost_ctx *ctx,
                          const struct mw_search_result *r, size_t top)
 {
-    printf("%s: %s on %d x %s (%d ranks)\n\n", s->name, s->model.name,
-           ctx->n_nodes, ctx->system->name, ctx->n_nodes * ctx->gpus_per_node);
+    printf("%s (%d ranks of %s)\n\n", s->name,
+           ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name);
     print_plans(r, top);
     print_layers(&r->plans[0]);
     print_reasons(r);

@@ -178,7 +178,7 @@ static void simulate_one(struct search *s, struct mw_candidate *c,
     if (mw_plan_make(s->scenario, &c->layout, c->layers, &plan, err) != MW_OK) {
         return;
     }
-    struct mw_step_opts opts = {0};
+    struct mw_step_opts opts = {.no_breakdown = true};
     struct mw_step_result step;
     if (mw_step_simulate(s->scenario, &plan, s->ctx, &opts, &step, err) ==
         MW_OK) {

@@ -116,7 +116,7 @@ static void random_problem(uint64_t seed, struct mw_partition_problem *p,
     p->n_stages = 2 + (int)(mw_rand_u64(seed, 0, 0) % 4);
     p->n_layers = p->n_stages + (int)(mw_rand_u64(seed, 0, 1) % 12);
     p->layer_s = 1e-3 * (0.2 + mw_rand_unit(seed, 1, 0));
-    p->limit_bytes = 80e9;
+    p->limit_bytes = 50e9;
     for (int k = 0; k < p->n_stages; k++) {
         uint64_t i = (uint64_t)k;
         extra[k] = mw_rand_unit(seed, 2, i) < 0.5
