@@ -48,13 +48,14 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
                               ? mw_cost_coll(p->ctx, op->coll, op->coll_bytes,
                                              &p->group[op->dim], explain)
                               : mw_cost_op(p->ctx, op, explain);
-    bool is_half = p->scenario->workload.causal_flops &&
-                   op->kind == MW_OP_ATTENTION && op->is_causal;
+    bool is_causal = p->scenario->workload.causal_flops;
 
     out->s[lane] += cost.time_s;
     out->bytes[lane] += is_coll ? op->coll_bytes : op->bytes;
     out->flops += op->flops;
-    out->model_flops += op->model_flops * (is_half ? 0.5 : 1);
+    out->counted_flops +=
+        op->flops /
+        (is_causal || !(op->work_fraction > 0) ? 1 : op->work_fraction);
     p->rung_count[cost.rung]++;
 }
 

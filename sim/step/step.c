@@ -67,7 +67,7 @@ static double recompute_flops(const struct mw_step_frame *f, int n_microbatches)
     for (int k = 0; k < f->n_virtual; k++) {
         for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
             sum += f->vstage[k].n_units[unit] *
-                   f->price.cost[unit].phase[MW_PHASE_R].model_flops;
+                   f->price.cost[unit].phase[MW_PHASE_R].counted_flops;
         }
     }
     return sum * l->tp * l->cp * l->dp * n_microbatches;

@@ -42,7 +42,8 @@ struct mw_phase_cost {
     double s[MW_LANE_COUNT];
     double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
     double flops;                /* performed on this rank */
-    double model_flops;          /* useful by the workload's convention */
+    double counted_flops; /* the same by the workload's convention: the full
+                             square of attention, or its causal half */
 };
 struct mw_unit_cost {
     struct mw_phase_cost phase[MW_PHASE_COUNT];

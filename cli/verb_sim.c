@@ -1,0 +1,244 @@
+/* `meshwright sim SCENARIO`: one training step, explained. */
+#include "cli/verb_sim_view.h"
+
+#include "base/log.h"
+#include "planner/planner.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct args {
+    struct mw_cli cli;
+    const char *scenario, *plan, *trace, *csv;
+    bool is_explained;
+};
+
+enum { OPT_PLAN = 0x2000, OPT_TRACE, OPT_CSV, OPT_EXPLAIN };
+
+static const struct argp_option options[] = {
+    {"plan", OPT_PLAN, "PLAN", 0,
+     "Simulate this plan (default: the scenario's layout, else plan first)", 0},
+    {"trace", OPT_TRACE, "FILE", 0,
+     "Write the timeline as a Chrome trace (opens in Perfetto)", 0},
+    {"csv", OPT_CSV, "FILE", 0, "Write the timeline as CSV, one span a row", 0},
+    {"explain", OPT_EXPLAIN, NULL, 0,
+     "Print how every time came about: operator, formula, source", 0},
+    {0}};
+
+static const char doc[] =
+    "Simulates one training step of a plan: step time, rates, where the time "
+    "goes, memory of every pipeline stage.\v"
+    "Examples:\n"
+    "  meshwright sim scenarios/gpt3-175b-64xdgx-a100.yaml\n"
+    "  meshwright sim scenarios/llama3-8b-2xdgx-h100.yaml --plan plan.yaml "
+    "--trace t.json\n\n"
+    "Model TFLOP/s count the useful work: forward once, backward twice, no "
+    "recomputation; attention in full, or causal where the workload says so. "
+    "Hardware TFLOP/s add the recomputed operators. MFU is model FLOP/s over "
+    "the peak of the workload's dtype. Exposed time: what a rank computes, "
+    "else what it waits for, else bubble; averaged over the stages it sums to "
+    "the step time.\n"
+    "Exit status: 0 simulated (whether or not it fits in memory); 2 usage; 3 "
+    "bad input file.";
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = a != NULL ? &a->cli : NULL;
+        return 0;
+    case OPT_PLAN:
+        a->plan = arg;
+        return 0;
+    case OPT_TRACE:
+        a->trace = arg;
+        return 0;
+    case OPT_CSV:
+        a->csv = arg;
+        return 0;
+    case OPT_EXPLAIN:
+        a->is_explained = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->scenario != NULL) {
+            argp_error(state, "one scenario is simulated at a time");
+        }
+        a->scenario = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which scenario?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* No plan and no layout: the search's best, said on stderr. */
+static enum mw_status plan_first(const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx, bool is_quiet,
+                                 struct mw_plan *out, struct mw_err *err)
+{
+    struct mw_search_opts opts;
+    struct mw_search_result result;
+
+    mw_search_opts_default(&opts);
+    opts.is_quiet = is_quiet;
+    if (!is_quiet) {
+        fprintf(stderr,
+                "meshwright: %s has no layout and no --plan was "
+                "given; planning first\n",
+                scenario->file);
+    }
+    enum mw_status status = mw_search(scenario, ctx, &opts, &result, err);
+
+    if (status == MW_OK) {
+        status = mw_candidate_plan(scenario, &result.plans[0], out, err);
+    }
+    mw_search_result_release(&result);
+    return status;
+}
+
+/* The layout of the scenario with its layers per virtual stage, if any. */
+static enum mw_status plan_of_layout(const struct mw_scenario *scenario,
+                                     struct mw_plan *out, struct mw_err *err)
+{
+    const struct mw_int_list *list = &scenario->layout_layers;
+    const struct mw_layout *layout = &scenario->layout;
+    int *layers = NULL;
+
+    if (list->n > 0) {
+        if (list->n != (size_t)layout->pp * (size_t)layout->vpp) {
+            return mw_fail(err, MW_EINPUT,
+                           "%s: layout lists layers of %zu virtual stages but "
+                           "pp x vpp is %d",
+                           scenario->file, list->n, layout->pp * layout->vpp);
+        }
+        layers = mw_calloc(list->n, sizeof *layers);
+        for (size_t k = 0; k < list->n; k++) {
+            layers[k] = (int)list->v[k];
+        }
+    }
+    enum mw_status status = mw_plan_make(scenario, layout, layers, out, err);
+
+    if (status != MW_OK) {
+        mw_err_prefix(err, "%s: layout", scenario->file);
+    }
+    mw_free(layers);
+    return status;
+}
+
+static enum mw_status get_plan(const struct args *a,
+                               const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               struct mw_plan *out, struct mw_err *err)
+{
+    if (a->plan != NULL) {
+        return mw_plan_load(a->plan, scenario, out, err);
+    }
+    if (scenario->has_layout) {
+        return plan_of_layout(scenario, out, err);
+    }
+    return plan_first(scenario, ctx, a->cli.quiet, out, err);
+}
+
+static enum mw_status write_files(const struct args *a,
+                                  const struct mw_timeline *timeline,
+                                  struct mw_err *err)
+{
+    enum mw_status status = MW_OK;
+
+    if (a->trace != NULL) {
+        status = mw_timeline_write_chrome(timeline, a->trace, err);
+    }
+    if (status == MW_OK && a->csv != NULL) {
+        status = mw_timeline_write_csv(timeline, a->csv, err);
+    }
+    return status;
+}
+
+static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
+                               struct mw_err *err)
+{
+    struct mw_arena arena;
+    struct mw_timeline timeline;
+    struct mw_step_result result;
+    struct mw_explain root = {.name = "step", .count = 1, .arena = &arena};
+    struct mw_step_opts opts = {
+        .timeline = a->trace != NULL || a->csv != NULL ? &timeline : NULL,
+        .explain = a->is_explained ? &root : NULL};
+
+    mw_arena_init(&arena);
+    mw_timeline_init(&timeline);
+    enum mw_status status = mw_step_simulate(view->scenario, view->plan,
+                                             view->ctx, &opts, &result, err);
+
+    if (status == MW_OK) {
+        status = write_files(a, &timeline, err);
+        if (status == MW_OK) {
+            view->result = &result;
+            view->explain = opts.explain;
+            mw_sim_view_print(view, a->cli.json);
+        }
+        mw_step_result_release(&result);
+    }
+    mw_timeline_release(&timeline);
+    mw_arena_release(&arena);
+    return status;
+}
+
+static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
+                          struct mw_scenario *scenario, struct mw_err *err)
+{
+    struct mw_cluster *cluster = &scenario->cluster;
+    struct mw_cost_ctx ctx;
+    struct mw_plan plan;
+    enum mw_status status =
+        mw_cost_ctx_init(&ctx, db, cluster->system, cluster->n_nodes,
+                         cluster->gpus_per_node, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    cluster->gpus_per_node = ctx.gpus_per_node;
+    status = get_plan(a, scenario, &ctx, &plan, err);
+    if (status == MW_OK) {
+        struct mw_sim_view view = {
+            .scenario = scenario, .plan = &plan, .ctx = &ctx};
+
+        status = simulate(a, &view, err);
+        mw_plan_release(&plan);
+    }
+    return status;
+}
+
+int mw_verb_sim(int argc, char **argv)
+{
+    static const struct argp_child children[] = {
+        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .args_doc = "SCENARIO",
+                                     .doc = doc,
+                                     .children = children};
+    struct args a = {0};
+    struct mw_err err = {0};
+    struct mw_hwdb *db = NULL;
+    struct mw_scenario scenario;
+
+    if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
+        return 2;
+    }
+    enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
+
+    if (status == MW_OK) {
+        status = mw_scenario_load(a.scenario, &scenario, &err);
+        if (status == MW_OK) {
+            status = run(&a, db, &scenario, &err);
+            mw_scenario_release(&scenario);
+        }
+        mw_hwdb_free(db);
+    }
+    return status == MW_OK ? 0 : mw_cli_fail(&err);
+}

@@ -1,0 +1,236 @@
+/*
+ * The result of `sim`: rates, exposed time by kind, memory by stage, and the
+ * explanation tree. JSON keys are those of the design document; numbers are
+ * numbers and ratios fractions.
+ */
+#include "cli/verb_sim_view.h"
+
+#include "base/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { EXPLAIN_DEPTH = 8 };
+
+/* ---- people ----------------------------------------------------------------
+ */
+static void print_head(const struct mw_sim_view *v)
+{
+    const struct mw_layout *l = &v->plan->layout;
+    const char *overlay = mw_hwdb_overlay_dir(v->ctx->db);
+
+    printf("%s: %s on %d x %s, %d ranks\n", v->scenario->name,
+           v->scenario->model.name, v->ctx->n_nodes, v->ctx->system->name,
+           mw_layout_ranks(l));
+    printf("tp %d%s, cp %d, pp %d, vpp %d, dp %d, zero %d, ep %d, micro-batch "
+           "%d, %s, recompute %s\n",
+           l->tp, l->sp ? " (sp)" : "", l->cp, l->pp, l->vpp, l->dp, l->zero,
+           l->ep, l->micro_batch, l->schedule, mw_recompute_name(l->recompute));
+    if (overlay != NULL) {
+        printf("database overlay %s\n", overlay);
+    }
+}
+
+static void print_rates(const struct mw_sim_view *v)
+{
+    const struct mw_step_result *r = v->result;
+    char text[MW_FMT_MAX];
+
+    printf("\nstep time               %s\n",
+           mw_fmt_seconds(r->step_time_s, text));
+    printf("tokens/s/GPU            %.1f\n", r->tokens_per_s_per_gpu);
+    printf("model TFLOP/s/GPU       %.4g (no recomputation, %s attention)\n",
+           r->model_tflops_per_gpu,
+           v->scenario->workload.causal_flops ? "causal" : "full");
+    printf("hardware TFLOP/s/GPU    %.4g (with recomputation)\n",
+           r->hardware_tflops_per_gpu);
+    printf("MFU                     %.1f %% of %s in %s\n", 100 * r->mfu,
+           mw_fmt_flops(mw_cost_peak_flops(v->ctx, v->scenario->workload.dtype),
+                        text),
+           mw_dtype_name(v->scenario->workload.dtype));
+}
+
+static void print_breakdown(const struct mw_step_result *r)
+{
+    struct mw_table *t = mw_table_new();
+    char text[MW_FMT_MAX];
+
+    printf("\nExposed time, mean of the stages:\n");
+    mw_table_col(t, "kind", false);
+    mw_table_col(t, "time", true);
+    mw_table_col(t, "share", true);
+    for (int kind = 0; kind < MW_SPAN_KIND_COUNT; kind++) {
+        if (r->breakdown_s[kind] > 0) {
+            mw_table_row(t);
+            mw_table_cell(t, "%s", mw_span_kind_name((enum mw_span_kind)kind));
+            mw_table_cell(t, "%s", mw_fmt_seconds(r->breakdown_s[kind], text));
+            mw_table_cell(t, "%.1f %%",
+                          100 * r->breakdown_s[kind] / r->step_time_s);
+        }
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static void print_memory(const struct mw_step_result *r)
+{
+    static const char *const names[] = {"stage",     "weights",     "gradients",
+                                        "optimizer", "activations", "temporary",
+                                        "overhead",  "total"};
+    struct mw_table *t = mw_table_new();
+    char text[MW_FMT_MAX], usable[MW_FMT_MAX];
+
+    printf("\nMemory of a rank by stage:\n");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        mw_table_col(t, names[i], true);
+    }
+    for (int d = 0; d < r->n_stages; d++) {
+        const struct mw_stage_memory *m = &r->memory[d];
+        const double parts[] = {m->weight_bytes,    m->grad_bytes,
+                                m->optimizer_bytes, m->activation_bytes,
+                                m->temporary_bytes, m->overhead_bytes,
+                                m->total_bytes};
+
+        mw_table_row(t);
+        mw_table_cell(t, "%d", d);
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            mw_table_cell(t, "%s", mw_fmt_bytes(parts[i], text));
+        }
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+    printf("peak %s, usable %s: %s\n", mw_fmt_bytes(r->peak_bytes, text),
+           mw_fmt_bytes(r->usable_bytes, usable),
+           r->fits ? "fits" : "does not fit");
+}
+
+static void print_sources(const struct mw_step_result *r)
+{
+    const char *separator = "";
+
+    printf("\nPriced by: ");
+    for (int rung = 0; rung < MW_RUNG_COUNT; rung++) {
+        if (r->rung_count[rung] > 0) {
+            printf("%s%" PRIu64 " %s", separator, r->rung_count[rung],
+                   mw_rung_name((enum mw_rung)rung));
+            separator = ", ";
+        }
+    }
+    printf(" (distinct operators and collectives); %" PRIu64
+           " events in %.2g s\n",
+           r->events, r->wall_time_s);
+}
+
+static void print_people(const struct mw_sim_view *v)
+{
+    print_head(v);
+    print_rates(v);
+    print_breakdown(v->result);
+    print_memory(v->result);
+    print_sources(v->result);
+    if (v->explain != NULL) {
+        printf("\n");
+        mw_explain_print(v->explain, EXPLAIN_DEPTH, stdout);
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------
+ */
+static json_t *explain_json(const struct mw_explain *node, int depth)
+{
+    json_t *o = json_object(), *children = json_array();
+
+    mw_json_set_str(o, "name", node->name);
+    mw_json_set_real(o, "value_s", node->value_s);
+    mw_json_set_real(o, "count", node->count);
+    if (node->formula != NULL) {
+        mw_json_set_str(o, "formula", node->formula);
+    }
+    if (node->source != NULL) {
+        mw_json_set_str(o, "source", node->source);
+    }
+    for (const struct mw_explain *c = node->first_child;
+         c != NULL && depth < EXPLAIN_DEPTH; c = c->next) {
+        json_array_append_new(children, explain_json(c, depth + 1));
+    }
+    mw_json_set(o, "children", children);
+    return o;
+}
+
+static json_t *memory_json(const struct mw_step_result *r)
+{
+    json_t *o = json_object(), *stages = json_array();
+
+    mw_json_set_real(o, "peak_bytes", r->peak_bytes);
+    mw_json_set_real(o, "capacity_bytes", r->capacity_bytes);
+    mw_json_set_real(o, "usable_bytes", r->usable_bytes);
+    mw_json_set_bool(o, "fits", r->fits);
+    for (int d = 0; d < r->n_stages; d++) {
+        const struct mw_stage_memory *m = &r->memory[d];
+        json_t *stage = json_object();
+
+        mw_json_set_int(stage, "stage", d);
+        mw_json_set_real(stage, "weight_bytes", m->weight_bytes);
+        mw_json_set_real(stage, "grad_bytes", m->grad_bytes);
+        mw_json_set_real(stage, "optimizer_bytes", m->optimizer_bytes);
+        mw_json_set_real(stage, "activation_bytes", m->activation_bytes);
+        mw_json_set_real(stage, "temporary_bytes", m->temporary_bytes);
+        mw_json_set_real(stage, "overhead_bytes", m->overhead_bytes);
+        mw_json_set_real(stage, "total_bytes", m->total_bytes);
+        json_array_append_new(stages, stage);
+    }
+    mw_json_set(o, "stages", stages);
+    return o;
+}
+
+static json_t *breakdown_json(const struct mw_step_result *r)
+{
+    json_t *o = json_object();
+
+    for (int kind = 0; kind < MW_SPAN_KIND_COUNT; kind++) {
+        mw_json_set_real(o, mw_span_kind_name((enum mw_span_kind)kind),
+                         r->breakdown_s[kind]);
+    }
+    return o;
+}
+
+static json_t *view_json(const struct mw_sim_view *v)
+{
+    const struct mw_step_result *r = v->result;
+    json_t *o = json_object(), *priced = json_object();
+    const char *overlay = mw_hwdb_overlay_dir(v->ctx->db);
+    char hash[17];
+
+    snprintf(hash, sizeof hash, "%016" PRIx64, mw_plan_hash(v->plan));
+    mw_json_set_real(o, "step_time_s", r->step_time_s);
+    mw_json_set_real(o, "tokens_per_s_per_gpu", r->tokens_per_s_per_gpu);
+    mw_json_set_real(o, "model_tflops_per_gpu", r->model_tflops_per_gpu);
+    mw_json_set_real(o, "hardware_tflops_per_gpu", r->hardware_tflops_per_gpu);
+    mw_json_set_real(o, "mfu", r->mfu);
+    mw_json_set(o, "breakdown", breakdown_json(r));
+    mw_json_set(o, "memory", memory_json(r));
+    mw_json_set_int(o, "events", (long long)r->events);
+    mw_json_set_real(o, "wall_time_s", r->wall_time_s);
+    for (int rung = 0; rung < MW_RUNG_COUNT; rung++) {
+        mw_json_set_int(priced, mw_rung_name((enum mw_rung)rung),
+                        (long long)r->rung_count[rung]);
+    }
+    mw_json_set(o, "priced_by", priced);
+    mw_json_set_str(o, "plan_hash", hash);
+    if (overlay != NULL) {
+        mw_json_set_str(o, "overlay", overlay);
+    }
+    if (v->explain != NULL) {
+        mw_json_set(o, "explain", explain_json(v->explain, 0));
+    }
+    return o;
+}
+
+void mw_sim_view_print(const struct mw_sim_view *view, bool as_json)
+{
+    if (as_json) {
+        mw_cli_print_json(view_json(view));
+    } else {
+        print_people(view);
+    }
+}

@@ -1,0 +1,18 @@
+/* How `sim` shows a step: tables for people, or one JSON object. */
+#ifndef MW_CLI_VERB_SIM_VIEW_H
+#define MW_CLI_VERB_SIM_VIEW_H
+
+#include "cli/cli.h"
+
+#include "sim/step/step.h"
+
+struct mw_sim_view {
+    const struct mw_scenario *scenario;
+    const struct mw_plan *plan;
+    const struct mw_cost_ctx *ctx;
+    const struct mw_step_result *result;
+    const struct mw_explain *explain; /* NULL: not asked for */
+};
+void mw_sim_view_print(const struct mw_sim_view *view, bool as_json);
+
+#endif
