@@ -418,9 +418,12 @@ static const char *folder_of(const char *path, struct mw_arena *arena)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash == NULL
-               ? "."
-               : mw_arena_printf(arena, "%.*s", (int)(slash - path + 1), path);
+    if (slash == NULL) {
+        return ".";
+    }
+    return slash == path
+               ? "/"
+               : mw_arena_printf(arena, "%.*s", (int)(slash - path), path);
 }
 
 /* "DIR/llama.yaml" is called "llama" unless the file names itself. */

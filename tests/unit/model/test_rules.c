@@ -1,0 +1,191 @@
+/* Every rule of a layout: one layout that breaks it, and its message. */
+#include "mw_test.h"
+#include "sim/model/scenario.h"
+
+#include <string.h>
+
+/* A legal layout of a model on 16 ranks, to be broken one rule at a time. */
+struct fixture {
+    struct mw_model m;
+    struct mw_workload w;
+    struct mw_layout l;
+};
+
+static struct fixture legal(const char *model)
+{
+    struct fixture f;
+
+    assert_int_equal(mw_model_preset(model, &f.m, NULL), MW_OK);
+    mw_workload_default(&f.w);
+    f.w.seq = 2048;
+    f.w.global_batch = 64;
+    mw_layout_default(&f.l);
+    f.l.tp = 2;
+    f.l.sp = true;
+    f.l.pp = 2;
+    f.l.dp = 4;
+    return f;
+}
+
+static void expect_broken(const struct fixture *f, const char *rule,
+                          const char *message)
+{
+    struct mw_err err = {0};
+    const char *id = NULL;
+
+    assert_int_equal(mw_layout_check(&f->l, &f->m, &f->w, 16, &id, &err),
+                     MW_ENO);
+    assert_string_equal(id, rule);
+    if (strncmp(err.text, message, strlen(message)) != 0) {
+        fail_msg("message is\n%s\nnot\n%s", err.text, message);
+    }
+    /* The same answer without a message. */
+    assert_int_equal(mw_layout_check(&f->l, &f->m, &f->w, 16, NULL, NULL),
+                     MW_ENO);
+}
+
+static void test_legal(void **state)
+{
+    static const char *const names[] = {"gpt3-175b", "llama3-8b",
+                                        "mixtral-8x7b", "deepseek-v3"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct fixture f = legal(names[i]);
+        struct mw_err err = {0};
+
+        assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, &err),
+                         MW_OK);
+        assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 0, NULL, NULL),
+                         MW_OK);
+        assert_int_equal(err.n_findings, 0);
+        assert_int_equal(mw_microbatches(&f.l, &f.w), 16);
+    }
+}
+
+static void test_dense_rules(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    f = legal("gpt3-175b"), f.l.tp = 7;
+    expect_broken(&f, "tp_heads",
+                  "tp 7 does not divide 96 attention heads; divisors up to 8: "
+                  "1, 2, 3, 4, 6, 8");
+    f = legal("gpt3-175b"), f.l.cp = 0;
+    expect_broken(&f, "sizes", "cp is 0; it must be 1 to 1048576");
+    f = legal("gpt3-175b"), f.l.zero = 4;
+    expect_broken(&f, "zero", "zero is 4; stages are 0, 1, 2, 3");
+    f = legal("gpt3-175b"), f.l.order = "tp-pp";
+    expect_broken(&f, "order", "order 'tp-pp' must name tp, cp, dp and pp");
+    f = legal("gpt3-175b"), f.l.dp = 2;
+    expect_broken(&f, "ranks",
+                  "tp 2 x cp 1 x pp 2 x dp 2 is 8 ranks but the cluster has "
+                  "16");
+    f = legal("llama3-8b"), f.m.n_kv_heads = 8, f.m.n_heads = 24, f.l.tp = 12;
+    expect_broken(&f, "tp_kv_heads",
+                  "tp 12 neither divides 8 key-value heads nor is a multiple");
+    f = legal("llama3-8b"), f.m.ffn = 14337;
+    expect_broken(&f, "tp_ffn",
+                  "tp 2 does not divide 14337 columns of the MLP (ffn)");
+    f = legal("gpt2");
+    f.w.seq = 1024;
+    expect_broken(&f, "tp_vocab",
+                  "tp 2 does not divide the vocabulary of 50257; pad it, for "
+                  "example to 50432");
+    f = legal("gpt3-175b"), f.l.cp = 4, f.w.seq = 2044;
+    expect_broken(&f, "cp_seq",
+                  "cp 4 needs sequences of a multiple of 8 tokens, not 2044");
+    f = legal("gpt3-175b"), f.w.seq = 2047;
+    expect_broken(&f, "sp_seq", "sp splits the 2047 tokens");
+    f = legal("gpt-small"), f.l.pp = 4, f.l.vpp = 4;
+    expect_broken(&f, "pp_layers",
+                  "pp 4 x vpp 4 needs 16 layers but the model has 8");
+    f = legal("gpt3-175b"), f.l.pp = 1, f.l.vpp = 2, f.l.dp = 8;
+    expect_broken(&f, "vpp_pp", "vpp 2 needs pp of at least 2");
+    f = legal("gpt3-175b"), f.l.micro_batch = 3;
+    expect_broken(&f, "batch",
+                  "dp 4 x micro_batch 3 is 12 sequences, which does not divide "
+                  "the global batch of 64");
+    f = legal("gpt3-175b"), f.l.dp = 128;
+    expect_broken(&f, "batch", "dp 128 x micro_batch 1 is 128 sequences");
+    f = legal("gpt3-175b"), f.l.ep = 2;
+    expect_broken(&f, "ep_dense", "ep 2 and etp 1 need a model with experts");
+}
+
+static void test_expert_rules(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    f = legal("mixtral-8x7b"), f.l.ep = 3;
+    expect_broken(&f, "ep_experts", "ep 3 does not divide 8 experts");
+    f = legal("mixtral-8x7b"), f.l.etp = 3;
+    expect_broken(&f, "etp_ffn",
+                  "etp 3 does not divide 14336 columns of an expert");
+    f = legal("mixtral-8x7b"), f.l.ep = 8, f.l.etp = 2;
+    expect_broken(&f, "ep_ranks",
+                  "ep 8 x etp 2 does not divide tp 2 x cp 1 x dp 4");
+    f = legal("mixtral-8x7b"), f.l.sp = false;
+    expect_broken(&f, "moe_sp", "tp 2 with experts needs sp: true");
+    f = legal("deepseek-v2"), f.m.moe.shared_ffn = 3071;
+    expect_broken(&f, "tp_shared_ffn", "tp 2 does not divide 3071 columns");
+    /* Experts take the place of the MLP: its ffn need not divide. */
+    f = legal("mixtral-8x7b"), f.m.ffn = 14337;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+}
+
+/* A product of ways past any machine is a broken rule, not an abort. */
+static void test_overflow(void **state)
+{
+    struct fixture f = legal("gpt3-175b");
+
+    (void)state;
+    f.w.seq = 1 << 24;
+    f.w.global_batch = 1 << 20;
+    f.l.tp = 32;
+    f.l.cp = 1 << 19;
+    f.l.dp = 1 << 20;
+    f.l.sp = false;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 0, NULL, NULL), MW_ENO);
+    expect_broken(&f, "ranks", "tp 32 x cp 524288 x pp 2 x dp 1048576 is");
+}
+
+/* More TP ways than key-value heads are legal when a multiple. */
+static void test_kv_multiple(void **state)
+{
+    struct fixture f = legal("llama3-8b");
+
+    (void)state;
+    f.l.tp = 16;
+    f.l.pp = 1;
+    f.l.dp = 1;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+}
+
+static void test_rule_names(void **state)
+{
+    size_t n = 0;
+
+    (void)state;
+    for (; mw_layout_rule_name(n) != NULL; n++) {
+        assert_non_null(mw_layout_rule_key(mw_layout_rule_name(n)));
+        for (size_t i = 0; i < n; i++) {
+            assert_string_not_equal(mw_layout_rule_name(i),
+                                    mw_layout_rule_name(n));
+        }
+    }
+    assert_true(n > 15);
+    assert_null(mw_layout_rule_key("nothing"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_legal),        cmocka_unit_test(test_dense_rules),
+        cmocka_unit_test(test_expert_rules), cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_kv_multiple),  cmocka_unit_test(test_rule_names),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

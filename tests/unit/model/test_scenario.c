@@ -1,0 +1,301 @@
+/* Scenarios: what is read, what the hash depends on, what is refused. */
+#include "mw_test.h"
+#include "base/file.h"
+#include "sim/model/scenario.h"
+
+#include <string.h>
+
+static const char path[] = "test_scenario.yaml";
+
+#define HEAD                                                                   \
+    "format: 1\n"                                                              \
+    "model: gpt3-175b\n"                                                       \
+    "cluster: {system: dgx-a100, nodes: 8, gpus_per_node: 8}\n"                \
+    "workload: {seq: 2048, global_batch: 64}\n"
+
+static enum mw_status load(const char *text, struct mw_scenario *out,
+                           struct mw_err *err)
+{
+    struct mw_outfile o;
+    enum mw_status st;
+
+    assert_int_equal(mw_outfile_open(&o, path, NULL), MW_OK);
+    fputs(text, o.f);
+    assert_int_equal(mw_outfile_commit(&o, NULL), MW_OK);
+    st = mw_scenario_load(path, out, err);
+    remove(path);
+    return st;
+}
+
+static void test_defaults(void **state)
+{
+    struct mw_scenario s;
+
+    (void)state;
+    assert_int_equal(load(HEAD, &s, NULL), MW_OK);
+    assert_string_equal(s.file, path);
+    assert_string_equal(s.name, "test_scenario");
+    assert_string_equal(s.model.name, "gpt3-175b");
+    assert_string_equal(s.cluster.system, "dgx-a100");
+    assert_int_equal(s.workload.dtype, MW_BF16);
+    assert_int_equal(s.workload.grad_dtype, MW_FP32);
+    assert_true(s.workload.is_flash);
+    assert_false(s.workload.has_dropout);
+    assert_false(s.workload.causal_flops);
+    assert_string_equal(s.workload.optimizer, "adamw");
+    mw_assert_near(s.limits.memory_fraction, 0.92, 0, 0);
+    mw_assert_near(s.limits.memory_bytes, 0, 0, 0);
+    assert_int_equal(s.objective, MW_OBJ_STEP_TIME);
+    assert_false(s.has_layout);
+    mw_scenario_release(&s);
+}
+
+static void test_every_key(void **state)
+{
+    struct mw_scenario s;
+
+    (void)state;
+    assert_int_equal(
+        load("format: 1\nname: all\nmodel: gpt3-175b\n"
+             "cluster:\n  system: DGX-A100\n  nodes: 4\n"
+             "workload:\n  seq: 1024\n  global_batch: 32\n  dtype: FP16\n"
+             "  grad_dtype: fp16\n  attention: unfused\n  dropout: true\n"
+             "  flops: causal\n  optimizer: adamw\n  seed: 7\n"
+             "limits:\n  memory: 40GiB\n  memory_fraction: 0.5\n"
+             "  tp: [1, 2]\n  pp: [4]\n  dp: [1]\n  micro_batch: [1, 2, 4]\n"
+             "  cp: [1]\n  ep: [1]\n  vpp: [1, 2]\n  max_tp: 4\n"
+             "objective: memory\n"
+             "layout: {tp: 8, sp: true, cp: 1, pp: 4, vpp: 2, dp: 1, zero: 1,\n"
+             "         ep: 1, etp: 1, micro_batch: 2, schedule: gpipe,\n"
+             "         recompute: full, order: pp-tp-cp-dp,\n"
+             "         layers: [12, 12, 12, 12, 12, 12, 12, 12]}\n",
+             &s, NULL),
+        MW_OK);
+    assert_string_equal(s.name, "all");
+    assert_int_equal(s.workload.dtype, MW_FP16);
+    assert_int_equal(s.workload.grad_dtype, MW_FP16);
+    assert_false(s.workload.is_flash);
+    assert_true(s.workload.has_dropout);
+    assert_true(s.workload.causal_flops);
+    assert_int_equal(s.workload.seed, 7);
+    mw_assert_near(s.limits.memory_bytes, 40.0 * 1024 * 1024 * 1024, 0, 0);
+    assert_int_equal(s.limits.tp.n, 2);
+    assert_int_equal(s.limits.micro_batch.v[2], 4);
+    assert_int_equal(s.limits.max_tp, 4);
+    assert_int_equal(s.objective, MW_OBJ_MEMORY);
+    assert_true(s.has_layout);
+    assert_int_equal(s.layout.tp, 8);
+    assert_true(s.layout.sp);
+    assert_int_equal(s.layout.vpp, 2);
+    assert_int_equal(s.layout.zero, 1);
+    assert_string_equal(s.layout.schedule, "gpipe");
+    assert_string_equal(s.layout.order, "pp-tp-cp-dp");
+    assert_int_equal(s.layout.recompute, MW_RECOMPUTE_FULL);
+    assert_int_equal(s.layout_layers.n, 8);
+    mw_scenario_release(&s);
+}
+
+static uint64_t hash_of(const char *text)
+{
+    struct mw_scenario s;
+    struct mw_err err = {0};
+    uint64_t hash;
+
+    if (load(text, &s, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    hash = s.hash;
+    mw_scenario_release(&s);
+    return hash;
+}
+
+/* Only meaning counts. */
+static void test_hash_same(void **state)
+{
+    uint64_t hash = hash_of(HEAD);
+
+    (void)state;
+    assert_int_equal(hash, hash_of("# a comment\n" HEAD));
+    assert_int_equal(hash, hash_of(HEAD "name: other\n"));
+    assert_int_equal(hash, hash_of(HEAD "objective: memory\n"));
+    assert_int_equal(hash, hash_of(HEAD "layout: {tp: 8, pp: 8}\n"));
+    assert_int_equal(hash,
+                     hash_of("workload:\n  global_batch: 64\n  seq: 2048\n"
+                             "  dtype: bf16\n  attention: flash\n"
+                             "cluster:\n  gpus_per_node: 8\n  nodes: 8\n"
+                             "  system: DGX-A100\n"
+                             "model: {preset: GPT3-175B}\nformat: 1\n"));
+    /* The same memory in another unit. */
+    assert_int_equal(hash_of(HEAD "limits: {memory: 1GiB}\n"),
+                     hash_of(HEAD "limits: {memory: 1024MiB}\n"));
+}
+
+static void test_hash_differs(void **state)
+{
+#define CLUSTER "cluster: {system: dgx-a100, nodes: 8, gpus_per_node: 8}\n"
+#define WORK "workload: {seq: 2048, global_batch: 64}\n"
+#define MODEL "model: gpt3-175b\n"
+    static const char *const texts[] = {
+        HEAD,
+        "format: 1\nmodel: gpt-145.6b\n" CLUSTER WORK,
+        "format: 1\nmodel: {preset: gpt3-175b, tied: false}\n" CLUSTER WORK,
+        "format: 1\nmodel: {preset: gpt3-175b, moe: {experts: 2, top_k: 1, "
+        "ffn: 8}}\n" CLUSTER WORK,
+        "format: 1\n" MODEL "cluster: {system: dgx-h100, nodes: 8, "
+        "gpus_per_node: 8}\n" WORK,
+        "format: 1\n" MODEL "cluster: {system: dgx-a100, nodes: 9, "
+        "gpus_per_node: 8}\n" WORK,
+        "format: 1\n" MODEL "cluster: {system: dgx-a100, nodes: 8}\n" WORK,
+        "format: 1\n" MODEL CLUSTER "workload: {seq: 1024, global_batch: 64}\n",
+        "format: 1\n" MODEL CLUSTER "workload: {seq: 2048, global_batch: 32}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, dtype: fp16}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, dropout: true}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, attention: unfused}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, flops: causal}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, seed: 1}\n",
+        HEAD "limits: {memory: 1GiB}\n",
+        HEAD "limits: {memory_fraction: 0.5}\n",
+        HEAD "limits: {tp: [1]}\n",
+        HEAD "limits: {pp: [1]}\n",
+        HEAD "limits: {tp: [1, 2]}\n",
+        HEAD "limits: {max_tp: 4}\n"};
+    enum { N = sizeof texts / sizeof *texts };
+    uint64_t hashes[N];
+
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        hashes[i] = hash_of(texts[i]);
+        for (size_t j = 0; j < i; j++) {
+            if (hashes[i] == hashes[j]) {
+                fail_msg("the same hash for\n%s\nand\n%s", texts[i], texts[j]);
+            }
+        }
+    }
+}
+
+static void test_bad_input(void **state)
+{
+    static const struct {
+        const char *text, *first_line;
+    } rows[] = {
+        {"", "test_scenario.yaml: "},
+        {"format: 2\nnew_key: 1\n",
+         "test_scenario.yaml:1:9: format 2 is newer than this program reads "
+         "(1)"},
+        {HEAD "colour: red\n", "test_scenario.yaml:5:1: unknown key 'colour'"},
+        {HEAD "limit: {max_tp: 2}\n",
+         "test_scenario.yaml:5:1: unknown key 'limit'; did you mean 'limits'"},
+        {HEAD "model: gpt2\n",
+         "test_scenario.yaml:5:1: key 'model' is given twice"},
+        {HEAD "limits: {memory: 80}\n",
+         "test_scenario.yaml:5:18: 'memory': '80' needs a unit"},
+        {HEAD "limits: {memory: 80Gb}\n",
+         "test_scenario.yaml:5:18: 'memory': '80Gb' is in bits but bytes"},
+        {HEAD "limits: {memory_fraction: .nan}\n",
+         "test_scenario.yaml:5:27: 'memory_fraction' must be a finite number"},
+        {HEAD "limits: {tp: [1, 0]}\n", "test_scenario.yaml:5:"},
+        {HEAD "layout:\n  tp: 7\n",
+         "test_scenario.yaml:6:7: tp 7 does not divide 96 attention heads; "
+         "divisors up to 8: 1, 2, 3, 4, 6, 8"},
+        {HEAD "layout:\n  tp: 8\n  pp: 4\n",
+         "test_scenario.yaml:6:3: tp 8 x cp 1 x pp 4 x dp 1 is 32 ranks but "
+         "the cluster has 64"},
+        {HEAD "layout: {tp: 8, pp: 8, micro_batch: 5}\n",
+         "test_scenario.yaml:5:9: dp 1 x micro_batch 5 is 5 sequences"},
+        {HEAD "layout: {tp: 8, pp: 8, layers: [90, 6]}\n",
+         "test_scenario.yaml:5:32: layers has 2 entries but pp 8 x vpp 1 is "
+         "8"},
+        {HEAD "layout: {tp: 8, pp: 8, layers: [1,1,1,1,1,1,1,1]}\n",
+         "test_scenario.yaml:5:32: layers sum to 8 but the model has 96"},
+        {HEAD "layout: {tp: 8, pp: 8, recompute: some}\n",
+         "test_scenario.yaml:5:35: "},
+        {HEAD "layout: {tp: 8, pp: 8, zero: 9}\n",
+         "test_scenario.yaml:5:30: 'zero' is 9"},
+        {HEAD "layout: [8, 8]\n", "test_scenario.yaml:5:9: "},
+        {"format: 1\nmodel: gpt3-176b\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 8, global_batch: 1}\n",
+         "test_scenario.yaml:2:8: unknown model preset 'gpt3-176b'; did you "
+         "mean 'gpt3-175b'?"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 0}\n"
+         "workload: {seq: 8, global_batch: 1}\n",
+         "test_scenario.yaml:3:29: 'nodes' is 0"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 2048, global_batch: 1}\n",
+         "test_scenario.yaml:4:17: sequences of 2048 tokens are longer than "
+         "the 1024 learned positions of gpt2"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: -8, global_batch: 1}\n",
+         "test_scenario.yaml:4:17: 'seq' is -8"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n",
+         "test_scenario.yaml:1:1: required key 'workload' is missing"},
+        {"- 1\n- 2\n", "test_scenario.yaml:1:1: "}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mw_scenario s;
+        struct mw_err err = {0};
+
+        assert_int_equal(load(rows[i].text, &s, &err), MW_EINPUT);
+        if (strncmp(err.text, rows[i].first_line, strlen(rows[i].first_line)) !=
+            0) {
+            fail_msg("for\n%s\nthe message is\n%s\nnot\n%s", rows[i].text,
+                     err.text, rows[i].first_line);
+        }
+    }
+}
+
+/* The scenarios that come with the project, and for this machine's every
+ * split of 8 ranks with at least 4 micro-batches. */
+static void test_shipped(void **state)
+{
+    static const char *const files[] = {
+        "llama3-8b-2xdgx-h100", "gpt3-175b-8xdgx-a100", "gpt3-175b-64xdgx-a100",
+        "gpt-small-this-machine"};
+    static const int splits[][3] = {{8, 1, 1}, {2, 2, 2}, {1, 4, 2},
+                                    {1, 8, 1}, {4, 2, 1}, {1, 1, 8}};
+    struct mw_scenario s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct mw_err err = {0};
+        char file[512];
+
+        snprintf(file, sizeof file, "%s/%s.yaml", MW_SCENARIOS, files[i]);
+        if (mw_scenario_load(file, &s, &err) != MW_OK) {
+            fail_msg("%s", err.text);
+        }
+        assert_true(s.has_layout);
+        if (strstr(files[i], "gpt-small") == NULL) {
+            assert_int_equal(mw_layout_ranks(&s.layout), 8 * s.cluster.n_nodes);
+            mw_scenario_release(&s);
+        }
+    }
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        struct mw_layout l;
+
+        mw_layout_default(&l);
+        l.tp = splits[i][0];
+        l.pp = splits[i][1];
+        l.dp = splits[i][2];
+        assert_int_equal(
+            mw_layout_check(&l, &s.model, &s.workload, 8, NULL, NULL), MW_OK);
+        assert_true(mw_microbatches(&l, &s.workload) >= 4);
+    }
+    mw_scenario_release(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_every_key),
+        cmocka_unit_test(test_hash_same), cmocka_unit_test(test_hash_differs),
+        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_shipped),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
