@@ -125,7 +125,7 @@ static enum mw_status report(const struct args *a,
         if (mw_cli_print_json(mw_compare_json(c)) != 0) {
             return mw_fail(err, MW_EFAILED, "cannot write to stdout");
         }
-    } else if (!a->cli.quiet) {
+    } else {
         mw_compare_print(c, stdout);
     }
     enum mw_status status = a->plot ? draw(a, c, t, err) : MW_OK;
