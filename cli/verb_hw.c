@@ -7,7 +7,6 @@
 #include "base/table.h"
 #include "base/yaml.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,212 +81,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- list -------------------------------------------------------------------
- */
-
-static void number_cell(struct mw_table *t, double value)
-{
-    if (isnan(value)) {
-        mw_table_cell(t, "-");
-    } else {
-        mw_table_cell(t, "%.6g", value);
-    }
-}
-
-static void print_systems(const struct mw_hwdb *db)
-{
-    static const char *const cols[] = {"system",    "GPUs",     "device",
-                                       "domain",    "GB/s GPU", "NICs",
-                                       "GB/s node", "conf",     "name"};
-    struct mw_table *t = mw_table_new();
-    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-        mw_table_col(t, cols[i], i == 1 || (i >= 3 && i <= 6));
-    }
-    for (size_t i = 0; i < mw_hwdb_system_count(db); i++) {
-        const struct mw_system *s = mw_hwdb_system_at(db, i);
-        mw_table_row(t);
-        mw_table_cell(t, "%s", s->slug);
-        mw_table_cell(t, "%d", s->gpus_per_node);
-        mw_table_cell(t, "%s", s->gpu->slug);
-        mw_table_cell(t, "%d", s->scaleup_gpus);
-        number_cell(t, s->intra_bw_Bps / 1e9);
-        mw_table_cell(t, "%d", s->n_nics);
-        number_cell(t, s->node_net_bw_Bps / 1e9);
-        mw_table_cell(t, "%s", s->confidence);
-        mw_table_cell(t, "%s", s->name);
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-static void print_gpus(const struct mw_hwdb *db)
-{
-    enum { FP32 = 0, BF16 = 2, FP8 = 4 };
-    static const char *const cols[] = {
-        "device",      "fp32 TFLOP/s", "bf16 TFLOP/s", "fp8 TFLOP/s", "GiB",
-        "memory GB/s", "links GB/s",   "conf",         "name"};
-    struct mw_table *t = mw_table_new();
-    for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
-        mw_table_col(t, cols[i], i >= 1 && i <= 6);
-    }
-    for (size_t i = 0; i < mw_hwdb_gpu_count(db); i++) {
-        const struct mw_gpu *g = mw_hwdb_gpu_at(db, i);
-        mw_table_row(t);
-        mw_table_cell(t, "%s", g->slug);
-        number_cell(t, g->peak_flops[FP32] / 1e12);
-        number_cell(t, g->peak_flops[BF16] / 1e12);
-        number_cell(t, g->peak_flops[FP8] / 1e12);
-        number_cell(t, g->mem_bytes / 1073741824.0);
-        number_cell(t, g->mem_bw_Bps / 1e9);
-        number_cell(t, g->scaleup_bw_Bps / 1e9);
-        mw_table_cell(t, "%s", g->confidence);
-        mw_table_cell(t, "%s", g->name);
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-static void print_tables(const struct mw_hwdb *db)
-{
-    struct mw_table *t = mw_table_new();
-    mw_table_col(t, "table", false);
-    mw_table_col(t, "rows", true);
-    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
-        mw_table_row(t);
-        mw_table_cell(t, "%s", mw_hwdb_table_name(i));
-        mw_table_cell(t, "%zu",
-                      mw_hwdb_table(db, mw_hwdb_table_name(i))->n_rows);
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-/* Every row; source and note only in JSON, a terminal has no room for them. */
-static void print_table(const char *name, const struct mw_csv *csv)
-{
-    struct mw_table *t = mw_table_new();
-    int source = mw_csv_col(csv, "source"), note = mw_csv_col(csv, "note");
-    for (size_t c = 0; c < csv->n_cols; c++) {
-        if ((int)c != source && (int)c != note) {
-            mw_table_col(t, csv->header[c],
-                         mw_hwdb_is_number(name, csv->header[c]));
-        }
-    }
-    for (size_t i = 0; i < csv->n_rows; i++) {
-        mw_table_row(t);
-        for (size_t c = 0; c < csv->n_cols; c++) {
-            if ((int)c != source && (int)c != note) {
-                mw_table_cell(t, "%s", mw_csv_str(csv, i, (int)c));
-            }
-        }
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-/* A cell as JSON: a number, text, or null when it is not known. */
-static json_t *value_json(const char *text, bool is_number)
-{
-    double v = 0;
-    if (*text == '\0') {
-        return json_null();
-    }
-    if (!is_number || mw_double_parse(text, &v, NULL) != MW_OK) {
-        return json_string(text);
-    }
-    bool is_integer = strcspn(text, ".eE") == strlen(text);
-    return is_integer ? json_integer((json_int_t)v) : mw_json_real(v);
-}
-
-static json_t *table_json(const char *name, const struct mw_csv *csv)
-{
-    json_t *o = json_object(), *rows = json_array();
-    mw_json_set_str(o, "table", name);
-    for (size_t i = 0; i < csv->n_rows; i++) {
-        json_t *row = json_object();
-        for (size_t c = 0; c < csv->n_cols; c++) {
-            mw_json_set(row, csv->header[c],
-                        value_json(mw_csv_str(csv, i, (int)c),
-                                   mw_hwdb_is_number(name, csv->header[c])));
-        }
-        json_array_append_new(rows, row);
-    }
-    mw_json_set(o, "rows", rows);
-    return o;
-}
-
-static json_t *overview_json(const struct mw_hwdb *db)
-{
-    json_t *o = json_object(), *systems = json_array(), *gpus = json_array();
-    json_t *tables = json_object();
-    for (size_t i = 0; i < mw_hwdb_system_count(db); i++) {
-        json_array_append_new(systems,
-                              json_string(mw_hwdb_system_at(db, i)->slug));
-    }
-    for (size_t i = 0; i < mw_hwdb_gpu_count(db); i++) {
-        json_array_append_new(gpus, json_string(mw_hwdb_gpu_at(db, i)->slug));
-    }
-    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
-        const char *name = mw_hwdb_table_name(i);
-        mw_json_set_int(tables, name,
-                        (long long)mw_hwdb_table(db, name)->n_rows);
-    }
-    mw_json_set(o, "systems", systems);
-    mw_json_set(o, "gpus", gpus);
-    mw_json_set(o, "tables", tables);
-    return o;
-}
-
-static int list_overview(const struct args *a, const struct mw_hwdb *db)
-{
-    if (a->cli.json) {
-        return mw_cli_print_json(overview_json(db));
-    }
-    print_systems(db);
-    printf("\n");
-    print_gpus(db);
-    printf("\n");
-    print_tables(db);
-    return 0;
-}
-
-static enum mw_status fail_no_table(const char *name, struct mw_err *err)
-{
-    MW_ARRAY(const char *) names = {0};
-    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
-        mw_array_push(&names, mw_hwdb_table_name(i));
-    }
-    const char *near = mw_nearest(name, names.v, names.n);
-    mw_array_release(&names);
-    return mw_fail(
-        err, MW_EUSAGE, "no table '%s'%s%s%s (all: meshwright hw list)", name,
-        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-static int list(const struct args *a, const struct mw_hwdb *db)
-{
-    if (a->name == NULL) {
-        return list_overview(a, db);
-    }
-    const struct mw_csv *csv = mw_hwdb_table(db, a->name);
-    if (csv == NULL) {
-        struct mw_err err = {0};
-        fail_no_table(a->name, &err);
-        return mw_cli_fail(&err);
-    }
-    if (a->cli.json) {
-        return mw_cli_print_json(table_json(a->name, csv));
-    }
-    if (csv == mw_hwdb_table(db, "systems")) {
-        print_systems(db);
-    } else if (csv == mw_hwdb_table(db, "gpus")) {
-        print_gpus(db);
-    } else {
-        print_table(a->name, csv);
-    }
-    return 0;
-}
-
 /* ---- show -------------------------------------------------------------------
  */
 
@@ -303,7 +96,7 @@ static size_t source_id(const char **sources, size_t *n, const char *source)
     return *n;
 }
 
-static void print_view(const struct hw_view *v)
+static void print_view(const struct mw_hw_view *v)
 {
     const char **sources = mw_calloc(v->figures.n + 1, sizeof *sources);
     size_t n_sources = 0;
@@ -321,7 +114,7 @@ static void print_view(const struct hw_view *v)
     mw_table_col(t, "confidence", false);
     mw_table_col(t, "source", true);
     for (size_t i = 0; i < v->figures.n; i++) {
-        const struct hw_figure *f = &v->figures.v[i];
+        const struct mw_hw_figure *f = &v->figures.v[i];
         mw_table_row(t);
         mw_table_cell(t, "%s", f->name);
         mw_table_cell(t, "%s", f->value);
@@ -348,7 +141,7 @@ static json_t *names_json(const char *aliases)
     return names;
 }
 
-static json_t *view_json(const struct hw_view *v)
+static json_t *view_json(const struct mw_hw_view *v)
 {
     json_t *o = json_object(), *figures = json_array();
     mw_json_set_str(o, "kind", v->kind);
@@ -357,10 +150,10 @@ static json_t *view_json(const struct hw_view *v)
     mw_json_set(o, "aliases", names_json(v->aliases));
     mw_json_set_str(o, "note", v->note);
     for (size_t i = 0; i < v->figures.n; i++) {
-        const struct hw_figure *f = &v->figures.v[i];
+        const struct mw_hw_figure *f = &v->figures.v[i];
         json_t *figure = json_object();
         mw_json_set_str(figure, "name", f->name);
-        mw_json_set(figure, "value", value_json(f->value, f->is_number));
+        mw_json_set(figure, "value", mw_hw_value_json(f->value, f->is_number));
         mw_json_set_str(figure, "confidence", f->confidence);
         mw_json_set_str(figure, "source", f->source);
         json_array_append_new(figures, figure);
@@ -372,8 +165,8 @@ static json_t *view_json(const struct hw_view *v)
 static int show(const struct args *a, const struct mw_hwdb *db)
 {
     struct mw_err err = {0};
-    struct hw_view view;
-    if (hw_view_make(db, a->name, &view, &err) != MW_OK) {
+    struct mw_hw_view view;
+    if (mw_hw_view_make(db, a->name, &view, &err) != MW_OK) {
         err.status = MW_EUSAGE; /* the name is the command line's */
         return mw_cli_fail(&err);
     }
@@ -383,7 +176,7 @@ static int show(const struct args *a, const struct mw_hwdb *db)
     } else {
         print_view(&view);
     }
-    hw_view_release(&view);
+    mw_hw_view_release(&view);
     return exit_status;
 }
 
@@ -445,9 +238,10 @@ int mw_verb_hw(int argc, char **argv)
     if (mw_hwdb_load(a.cli.hwdb, &db, &err) != MW_OK) {
         return is_check ? check_failed(&a, &err) : mw_cli_fail(&err);
     }
-    int exit_status = is_check                        ? check_passed(&a, db)
-                      : strcmp(a.action, "show") == 0 ? show(&a, db)
-                                                      : list(&a, db);
+    int exit_status = is_check ? check_passed(&a, db)
+                      : strcmp(a.action, "show") == 0
+                          ? show(&a, db)
+                          : mw_hw_list(db, a.name, a.cli.json);
     mw_hwdb_free(db);
     return exit_status;
 }

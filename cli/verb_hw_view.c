@@ -11,14 +11,14 @@
 #include <math.h>
 #include <string.h>
 
-static void add(struct hw_view *v, bool is_number, const char *name,
+static void add(struct mw_hw_view *v, bool is_number, const char *name,
                 const char *value, const char *confidence, const char *source)
 {
-    struct hw_figure f = {name, value, confidence, source, is_number};
+    struct mw_hw_figure f = {name, value, confidence, source, is_number};
     mw_array_push(&v->figures, f);
 }
 
-static void add_number(struct hw_view *v, const char *name, double value,
+static void add_number(struct mw_hw_view *v, const char *name, double value,
                        const char *confidence, const char *source)
 {
     add(v, true, name, mw_arena_printf(&v->arena, "%.6g", value), confidence,
@@ -31,7 +31,7 @@ static const char *cell(const struct mw_csv *t, size_t row, const char *col)
 }
 
 /* Cells of the row but its names and origin, in the order of the table. */
-static void add_row(struct hw_view *v, const struct mw_hwdb *db,
+static void add_row(struct mw_hw_view *v, const struct mw_hwdb *db,
                     const char *table, size_t row)
 {
     static const char *const not_figures[] = {"slug",       "name",   "aliases",
@@ -64,7 +64,7 @@ static size_t row_of(const struct mw_csv *t, const char *slug)
 /* ---- devices ----------------------------------------------------------------
  */
 
-static void add_efficiencies(struct hw_view *v, const struct mw_gpu *g)
+static void add_efficiencies(struct mw_hw_view *v, const struct mw_gpu *g)
 {
     static const char *const names[MW_HW_DTYPES] = {
         "gemm_efficiency.fp32", "gemm_efficiency.tf32", "gemm_efficiency.bf16",
@@ -80,7 +80,7 @@ static void add_efficiencies(struct hw_view *v, const struct mw_gpu *g)
                g->mem_efficiency_confidence, g->mem_efficiency_source);
 }
 
-static void add_prices(struct hw_view *v, const struct mw_hwdb *db,
+static void add_prices(struct mw_hw_view *v, const struct mw_hwdb *db,
                        const struct mw_gpu *g)
 {
     const struct mw_csv *t = mw_hwdb_table(db, "costs");
@@ -102,7 +102,7 @@ static void add_prices(struct hw_view *v, const struct mw_hwdb *db,
     }
 }
 
-static void view_gpu(struct hw_view *v, const struct mw_hwdb *db,
+static void view_gpu(struct mw_hw_view *v, const struct mw_hwdb *db,
                      const struct mw_gpu *g)
 {
     v->kind = "gpu";
@@ -117,7 +117,7 @@ static void view_gpu(struct hw_view *v, const struct mw_hwdb *db,
 /* ---- systems ----------------------------------------------------------------
  */
 
-static void add_constant(struct hw_view *v, const char *name,
+static void add_constant(struct mw_hw_view *v, const char *name,
                          const struct mw_constant *c)
 {
     if (c != NULL) {
@@ -125,7 +125,7 @@ static void add_constant(struct hw_view *v, const char *name,
     }
 }
 
-static void add_fits(struct hw_view *v, const struct mw_hwdb *db,
+static void add_fits(struct mw_hw_view *v, const struct mw_hwdb *db,
                      const struct mw_system *s)
 {
     static const char *const cols[] = {"alpha_us", "beta_us_per_MB"};
@@ -146,7 +146,7 @@ static void add_fits(struct hw_view *v, const struct mw_hwdb *db,
     }
 }
 
-static void view_system(struct hw_view *v, const struct mw_hwdb *db,
+static void view_system(struct mw_hw_view *v, const struct mw_hwdb *db,
                         const struct mw_system *s)
 {
     v->kind = "system";
@@ -161,20 +161,23 @@ static void view_system(struct hw_view *v, const struct mw_hwdb *db,
     add_fits(v, db, s);
 }
 
-enum mw_status hw_view_make(const struct mw_hwdb *db, const char *name,
-                            struct hw_view *out, struct mw_err *err)
+enum mw_status mw_hw_view_make(const struct mw_hwdb *db, const char *name,
+                               struct mw_hw_view *out, struct mw_err *err)
 {
     const struct mw_system *s = NULL;
     const struct mw_gpu *g = NULL;
     bool is_system = mw_hwdb_system(db, name, &s, NULL) == MW_OK;
     if (!is_system) {
-        enum mw_status status = mw_hwdb_gpu(db, name, &g, NULL);
-        if (status != MW_OK) {
-            /* The nearest name is of either kind. */
-            return mw_hwdb_system(db, name, &s, err);
+        const char *near = mw_hwdb_nearest(db, name);
+        if (mw_hwdb_gpu(db, name, &g, NULL) != MW_OK) {
+            return mw_fail(err, MW_EINPUT,
+                           "no system or device '%s' in the hardware "
+                           "database%s%s%s (all: meshwright hw list)",
+                           name, near ? "; did you mean '" : "",
+                           near ? near : "", near ? "'?" : "");
         }
     }
-    *out = (struct hw_view){.note = ""};
+    *out = (struct mw_hw_view){.note = ""};
     mw_arena_init(&out->arena);
     if (is_system) {
         view_system(out, db, s);
@@ -184,7 +187,7 @@ enum mw_status hw_view_make(const struct mw_hwdb *db, const char *name,
     return MW_OK;
 }
 
-void hw_view_release(struct hw_view *view)
+void mw_hw_view_release(struct mw_hw_view *view)
 {
     mw_array_release(&view->figures);
     mw_arena_release(&view->arena);

@@ -121,6 +121,8 @@ enum mw_status mw_hwdb_gpu(const struct mw_hwdb *db, const char *name,
                            const struct mw_gpu **out, struct mw_err *err);
 enum mw_status mw_hwdb_system(const struct mw_hwdb *db, const char *name,
                               const struct mw_system **out, struct mw_err *err);
+/* The slug nearest to a name that is not there, or NULL. */
+const char *mw_hwdb_nearest(const struct mw_hwdb *db, const char *name);
 size_t mw_hwdb_gpu_count(const struct mw_hwdb *db);
 const struct mw_gpu *mw_hwdb_gpu_at(const struct mw_hwdb *db, size_t i);
 size_t mw_hwdb_system_count(const struct mw_hwdb *db);

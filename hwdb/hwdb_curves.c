@@ -17,10 +17,10 @@ static int int_cmp(int64_t a, int64_t b)
 static int kernel_group_cmp(const struct mw_kernel_row *x,
                             const struct mw_kernel_row *y)
 {
-    int c = hw_casecmp(x->device, y->device);
-    c = c != 0 ? c : hw_casecmp(x->op, y->op);
-    c = c != 0 ? c : hw_casecmp(x->pass, y->pass);
-    return c != 0 ? c : hw_casecmp(x->dtype, y->dtype);
+    int c = mw_hw_casecmp(x->device, y->device);
+    c = c != 0 ? c : mw_hw_casecmp(x->op, y->op);
+    c = c != 0 ? c : mw_hw_casecmp(x->pass, y->pass);
+    return c != 0 ? c : mw_hw_casecmp(x->dtype, y->dtype);
 }
 
 static int kernel_cmp(const void *a, const void *b)
@@ -35,8 +35,8 @@ static int kernel_cmp(const void *a, const void *b)
 static int curve_group_cmp(const struct mw_curve_row *x,
                            const struct mw_curve_row *y)
 {
-    int c = hw_casecmp(x->system, y->system);
-    c = c != 0 ? c : hw_casecmp(x->op, y->op);
+    int c = mw_hw_casecmp(x->system, y->system);
+    c = c != 0 ? c : mw_hw_casecmp(x->op, y->op);
     return c != 0 ? c : int_cmp(x->ranks, y->ranks);
 }
 
@@ -49,29 +49,32 @@ static int curve_cmp(const void *a, const void *b)
 
 static const char *gpu_slug(const struct mw_hwdb *db, const char *name)
 {
-    long i = hw_gpu_row(db, name);
-    return i < 0 ? name : HW_ROWS(db, HW_GPUS, struct hw_gpu_row)[i].slug;
+    long i = mw_hw_find_gpu(db, name);
+    return i < 0 ? name
+                 : MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row)[i].slug;
 }
 
 static const char *system_slug(const struct mw_hwdb *db, const char *name)
 {
-    long i = hw_system_row(db, name);
-    return i < 0 ? name : HW_ROWS(db, HW_SYSTEMS, struct hw_system_row)[i].slug;
+    long i = mw_hw_find_system(db, name);
+    return i < 0
+               ? name
+               : MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row)[i].slug;
 }
 
-void hw_curves_build(struct mw_hwdb *db)
+void mw_hw_curves_build(struct mw_hwdb *db)
 {
-    size_t n_kernels = hw_n_rows(db, HW_KERNELS);
-    size_t n_curves = hw_n_rows(db, HW_CURVES);
+    size_t n_kernels = mw_hw_n_rows(db, MW_HW_KERNELS);
+    size_t n_curves = mw_hw_n_rows(db, MW_HW_CURVES);
     db->kernels =
         mw_arena_alloc(&db->arena, n_kernels + 1, sizeof *db->kernels);
     db->curves = mw_arena_alloc(&db->arena, n_curves + 1, sizeof *db->curves);
     for (size_t i = 0; i < n_kernels; i++) {
-        db->kernels[i] = HW_ROWS(db, HW_KERNELS, struct mw_kernel_row)[i];
+        db->kernels[i] = MW_HW_ROWS(db, MW_HW_KERNELS, struct mw_kernel_row)[i];
         db->kernels[i].device = gpu_slug(db, db->kernels[i].device);
     }
     for (size_t i = 0; i < n_curves; i++) {
-        db->curves[i] = HW_ROWS(db, HW_CURVES, struct mw_curve_row)[i];
+        db->curves[i] = MW_HW_ROWS(db, MW_HW_CURVES, struct mw_curve_row)[i];
         db->curves[i].system = system_slug(db, db->curves[i].system);
     }
     qsort(db->kernels, n_kernels, sizeof *db->kernels, kernel_cmp);
@@ -84,7 +87,7 @@ size_t mw_hwdb_kernels(const struct mw_hwdb *db, const char *device,
 {
     const struct mw_kernel_row want = {
         .device = gpu_slug(db, device), .op = op, .pass = pass, .dtype = dtype};
-    size_t lo = 0, hi = hw_n_rows(db, HW_KERNELS), n = hi;
+    size_t lo = 0, hi = mw_hw_n_rows(db, MW_HW_KERNELS), n = hi;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (kernel_group_cmp(&db->kernels[mid], &want) < 0) {
@@ -107,7 +110,7 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
 {
     const struct mw_curve_row want = {
         .system = system_slug(db, system), .op = op, .ranks = ranks};
-    size_t lo = 0, hi = hw_n_rows(db, HW_CURVES), n = hi;
+    size_t lo = 0, hi = mw_hw_n_rows(db, MW_HW_CURVES), n = hi;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (curve_group_cmp(&db->curves[mid], &want) < 0) {

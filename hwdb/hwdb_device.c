@@ -12,18 +12,18 @@
 
 #include <math.h>
 
-const char *const hw_dtype_names[MW_HW_DTYPES] = {"fp32", "tf32", "bf16",
-                                                  "fp16", "fp8",  "fp4"};
+const char *const mw_hw_dtype_names[MW_HW_DTYPES] = {"fp32", "tf32", "bf16",
+                                                     "fp16", "fp8",  "fp4"};
 enum { BF16 = 2, FP16 = 3 };
 
-static const struct hw_achieved_row *achieved(const struct mw_hwdb *db,
-                                              long gpu, const char *dtype)
+static const struct mw_hw_achieved_row *achieved(const struct mw_hwdb *db,
+                                                 long gpu, const char *dtype)
 {
-    const struct hw_achieved_row *rows =
-        HW_ROWS(db, HW_ACHIEVED, struct hw_achieved_row);
-    for (size_t i = 0; i < hw_n_rows(db, HW_ACHIEVED); i++) {
-        if (hw_gpu_row(db, rows[i].gpu) == gpu &&
-            hw_casecmp(rows[i].dtype, dtype) == 0) {
+    const struct mw_hw_achieved_row *rows =
+        MW_HW_ROWS(db, MW_HW_ACHIEVED, struct mw_hw_achieved_row);
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_ACHIEVED); i++) {
+        if (mw_hw_find_gpu(db, rows[i].gpu) == gpu &&
+            mw_hw_casecmp(rows[i].dtype, dtype) == 0) {
             return &rows[i];
         }
     }
@@ -47,20 +47,20 @@ static void set_gemm_efficiency(struct mw_hwdb *db, long gpu, int dtype)
 {
     static const char *const what = "gemm_efficiency";
     struct mw_gpu *g = &db->gpus[gpu];
-    const char *name = hw_dtype_names[dtype];
+    const char *name = mw_hw_dtype_names[dtype];
     g->gemm_efficiency[dtype] = NAN;
     g->gemm_efficiency_source[dtype] = "";
     g->gemm_efficiency_confidence[dtype] = "";
     if (isnan(g->peak_flops[dtype])) {
         return;
     }
-    if (from_constant(g, dtype, hw_constant_of(db, what, g->slug, name)) ||
-        from_constant(g, dtype, hw_constant_of(db, what, g->slug, NULL))) {
+    if (from_constant(g, dtype, mw_hw_constant_of(db, what, g->slug, name)) ||
+        from_constant(g, dtype, mw_hw_constant_of(db, what, g->slug, NULL))) {
         return;
     }
-    const struct hw_achieved_row *row = achieved(db, gpu, name);
+    const struct mw_hw_achieved_row *row = achieved(db, gpu, name);
     if (row == NULL && dtype == FP16) {
-        row = achieved(db, gpu, hw_dtype_names[BF16]);
+        row = achieved(db, gpu, mw_hw_dtype_names[BF16]);
     }
     if (row != NULL) {
         g->gemm_efficiency[dtype] =
@@ -69,21 +69,21 @@ static void set_gemm_efficiency(struct mw_hwdb *db, long gpu, int dtype)
         g->gemm_efficiency_confidence[dtype] = row->confidence;
         return;
     }
-    if (!from_constant(g, dtype, hw_constant_of(db, what, g->arch, name)) &&
-        !from_constant(g, dtype, hw_constant_of(db, what, g->arch, NULL))) {
-        from_constant(g, dtype, hw_constant_of(db, what, "default", NULL));
+    if (!from_constant(g, dtype, mw_hw_constant_of(db, what, g->arch, name)) &&
+        !from_constant(g, dtype, mw_hw_constant_of(db, what, g->arch, NULL))) {
+        from_constant(g, dtype, mw_hw_constant_of(db, what, "default", NULL));
     }
 }
 
 static void set_mem_efficiency(const struct mw_hwdb *db, struct mw_gpu *g)
 {
     static const char *const what = "mem_efficiency";
-    const struct mw_constant *c = hw_constant_of(db, what, g->slug, NULL);
+    const struct mw_constant *c = mw_hw_constant_of(db, what, g->slug, NULL);
     if (c == NULL) {
-        c = hw_constant_of(db, what, g->arch, NULL);
+        c = mw_hw_constant_of(db, what, g->arch, NULL);
     }
     if (c == NULL) {
-        c = hw_constant_of(db, what, "default", NULL);
+        c = mw_hw_constant_of(db, what, "default", NULL);
     }
     g->mem_efficiency = c != NULL ? c->value : (double)NAN;
     g->mem_efficiency_source = c != NULL ? c->source : "";
@@ -92,7 +92,8 @@ static void set_mem_efficiency(const struct mw_hwdb *db, struct mw_gpu *g)
 
 static void build_gpu(struct mw_hwdb *db, size_t i)
 {
-    const struct hw_gpu_row *r = &HW_ROWS(db, HW_GPUS, struct hw_gpu_row)[i];
+    const struct mw_hw_gpu_row *r =
+        &MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row)[i];
     struct mw_gpu *g = &db->gpus[i];
     const double tflops[MW_HW_DTYPES] = {r->fp32_tflops, r->tf32_tflops,
                                          r->bf16_tflops, r->fp16_tflops,
@@ -113,7 +114,7 @@ static void build_gpu(struct mw_hwdb *db, size_t i)
                          .scaleup_bw_Bps = r->scaleup_GBps_per_dir * 1e9,
                          .confidence = r->confidence,
                          .source = r->source,
-                         .is_cpu = hw_casecmp(r->form, "cpu") == 0};
+                         .is_cpu = mw_hw_casecmp(r->form, "cpu") == 0};
     for (int d = 0; d < MW_HW_DTYPES; d++) {
         g->peak_flops[d] = tflops[d] * 1e12;
         set_gemm_efficiency(db, (long)i, d);
@@ -127,8 +128,8 @@ static const struct mw_constant *class_constant(const struct mw_hwdb *db,
                                                 const char *slug,
                                                 const char *fabric_class)
 {
-    const struct mw_constant *c = hw_constant_of(db, what, slug, NULL);
-    return c != NULL ? c : hw_constant_of(db, what, fabric_class, NULL);
+    const struct mw_constant *c = mw_hw_constant_of(db, what, slug, NULL);
+    return c != NULL ? c : mw_hw_constant_of(db, what, fabric_class, NULL);
 }
 
 static void set_classes(const struct mw_hwdb *db, struct mw_system *s)
@@ -151,9 +152,9 @@ static void set_classes(const struct mw_hwdb *db, struct mw_system *s)
 
 static void build_system(struct mw_hwdb *db, size_t i)
 {
-    const struct hw_system_row *r =
-        &HW_ROWS(db, HW_SYSTEMS, struct hw_system_row)[i];
-    long gpu = hw_gpu_row(db, r->gpu);
+    const struct mw_hw_system_row *r =
+        &MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row)[i];
+    long gpu = mw_hw_find_gpu(db, r->gpu);
     db->systems[i] =
         (struct mw_system){.slug = r->slug,
                            .name = r->name,
@@ -176,9 +177,10 @@ static void build_system(struct mw_hwdb *db, size_t i)
     set_classes(db, &db->systems[i]);
 }
 
-void hw_devices_build(struct mw_hwdb *db)
+void mw_hw_devices_build(struct mw_hwdb *db)
 {
-    size_t n_gpus = hw_n_rows(db, HW_GPUS), n_sys = hw_n_rows(db, HW_SYSTEMS);
+    size_t n_gpus = mw_hw_n_rows(db, MW_HW_GPUS),
+           n_sys = mw_hw_n_rows(db, MW_HW_SYSTEMS);
     db->gpus = mw_arena_alloc(&db->arena, n_gpus, sizeof *db->gpus);
     db->systems = mw_arena_alloc(&db->arena, n_sys, sizeof *db->systems);
     for (size_t i = 0; i < n_gpus; i++) {

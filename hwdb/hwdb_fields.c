@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { HW_ROWS_INT_MAX = 1000000000 };
+enum { INT_CELL_MAX = 1000000000 };
 
 #define FIELD(col, kind, need, lo, hi, none)                                   \
     {                                                                          \
@@ -22,8 +22,8 @@ enum { HW_ROWS_INT_MAX = 1000000000 };
 #define S_(col) FIELD(col, MW_C_STR, true, 0, 0, 0)
 #define N(col) FIELD(col, MW_C_NUM, false, 0, 1e18, NAN)
 #define N_(col) FIELD(col, MW_C_NUM, true, 0, 1e18, NAN)
-#define I(col) FIELD(col, MW_C_INT, false, 0, HW_ROWS_INT_MAX, 0)
-#define I_(col) FIELD(col, MW_C_INT, true, 0, HW_ROWS_INT_MAX, 0)
+#define I(col) FIELD(col, MW_C_INT, false, 0, INT_CELL_MAX, 0)
+#define I_(col) FIELD(col, MW_C_INT, true, 0, INT_CELL_MAX, 0)
 #define YEAR FIELD(year, MW_C_INT, true, 1990, 2100, 0)
 #define ORIGIN S_(confidence), S_(source)
 #define END                                                                    \
@@ -31,7 +31,7 @@ enum { HW_ROWS_INT_MAX = 1000000000 };
         .name = NULL                                                           \
     }
 
-#define ROW hw_gpu_row
+#define ROW mw_hw_gpu_row
 static const struct mw_csv_field gpu_fields[] = {S_(slug),
                                                  S_(name),
                                                  S(aliases),
@@ -68,7 +68,7 @@ static const struct mw_csv_field gpu_fields[] = {S_(slug),
                                                  END};
 #undef ROW
 
-#define ROW hw_nvlink_row
+#define ROW mw_hw_nvlink_row
 static const struct mw_csv_field nvlink_fields[] = {
     S_(generation),
     YEAR,
@@ -89,7 +89,7 @@ static const struct mw_csv_field nvlink_fields[] = {
     END};
 #undef ROW
 
-#define ROW hw_nvswitch_row
+#define ROW mw_hw_nvswitch_row
 static const struct mw_csv_field nvswitch_fields[] = {
     S_(generation),
     YEAR,
@@ -113,7 +113,7 @@ static const struct mw_csv_field nvswitch_fields[] = {
     END};
 #undef ROW
 
-#define ROW hw_pcie_row
+#define ROW mw_hw_pcie_row
 static const struct mw_csv_field pcie_fields[] = {
     S_(gen),
     YEAR,
@@ -128,7 +128,7 @@ static const struct mw_csv_field pcie_fields[] = {
     END};
 #undef ROW
 
-#define ROW hw_infiniband_row
+#define ROW mw_hw_infiniband_row
 static const struct mw_csv_field infiniband_fields[] = {
     S_(name),
     YEAR,
@@ -149,7 +149,7 @@ static const struct mw_csv_field infiniband_fields[] = {
     END};
 #undef ROW
 
-#define ROW hw_ethernet_row
+#define ROW mw_hw_ethernet_row
 static const struct mw_csv_field ethernet_fields[] = {S_(name),
                                                       S_(lanes_typical),
                                                       N_(rate_Gbps),
@@ -166,13 +166,13 @@ static const struct mw_csv_field ethernet_fields[] = {S_(name),
                                                       END};
 #undef ROW
 
-#define ROW hw_latency_row
+#define ROW mw_hw_latency_row
 static const struct mw_csv_field latency_fields[] = {
     S_(level),      S_(what),   N_(low_ns), N_(typical_ns), N_(high_ns),
     S(usual_range), S(verdict), ORIGIN,     S(note),        END};
 #undef ROW
 
-#define ROW hw_system_row
+#define ROW mw_hw_system_row
 static const struct mw_csv_field system_fields[] = {
     S_(slug),
     S_(name),
@@ -204,7 +204,7 @@ static const struct mw_csv_field system_fields[] = {
     END};
 #undef ROW
 
-#define ROW hw_cost_row
+#define ROW mw_hw_cost_row
 static const struct mw_csv_field cost_fields[] = {S_(gpu),
                                                   S_(provider_or_tier),
                                                   N_(usd_per_gpu_hour_low),
@@ -215,7 +215,7 @@ static const struct mw_csv_field cost_fields[] = {S_(gpu),
                                                   END};
 #undef ROW
 
-#define ROW hw_alpha_beta_row
+#define ROW mw_hw_alpha_beta_row
 static const struct mw_csv_field alpha_beta_fields[] = {S_(system),
                                                         S_(scope),
                                                         S_(path),
@@ -227,7 +227,7 @@ static const struct mw_csv_field alpha_beta_fields[] = {S_(system),
                                                         END};
 #undef ROW
 
-#define ROW hw_achieved_row
+#define ROW mw_hw_achieved_row
 static const struct mw_csv_field achieved_fields[] = {S_(gpu),
                                                       S_(dtype),
                                                       N_(measured_tflops),
@@ -256,77 +256,78 @@ static const struct mw_csv_field curve_fields[] = {
     N_(time_s), S_(source), END};
 #undef ROW
 
-#define ROW hw_machine_row
+#define ROW mw_hw_machine_row
 static const struct mw_csv_field machine_fields[] = {S_(key), S(value), END};
 #undef ROW
 
-const struct hw_desc hw_descs[HW_N_TABLES] = {
-    [HW_GPUS] = {"gpus", {"slug"}, gpu_fields, sizeof(struct hw_gpu_row), true},
-    [HW_NVLINK] = {"nvlink",
-                   {"generation"},
-                   nvlink_fields,
-                   sizeof(struct hw_nvlink_row),
-                   true},
-    [HW_NVSWITCH] = {"nvswitch",
-                     {"generation", "system"},
-                     nvswitch_fields,
-                     sizeof(struct hw_nvswitch_row),
-                     true},
-    [HW_PCIE] =
-        {"pcie", {"gen"}, pcie_fields, sizeof(struct hw_pcie_row), true},
-    [HW_INFINIBAND] = {"infiniband",
-                       {"name"},
-                       infiniband_fields,
-                       sizeof(struct hw_infiniband_row),
-                       true},
-    [HW_ETHERNET] = {"ethernet",
-                     {"name"},
-                     ethernet_fields,
-                     sizeof(struct hw_ethernet_row),
-                     true},
-    [HW_LATENCY] = {"latency",
-                    {"level"},
-                    latency_fields,
-                    sizeof(struct hw_latency_row),
-                    true},
-    [HW_SYSTEMS] = {"systems",
-                    {"slug"},
-                    system_fields,
-                    sizeof(struct hw_system_row),
-                    true},
-    [HW_COSTS] = {"costs",
-                  {"gpu", "provider_or_tier"},
-                  cost_fields,
-                  sizeof(struct hw_cost_row),
-                  true},
-    [HW_ALPHA_BETA] = {"alpha_beta",
-                       {"system", "scope", "path"},
-                       alpha_beta_fields,
-                       sizeof(struct hw_alpha_beta_row),
-                       true},
-    [HW_ACHIEVED] = {"achieved_matmul",
-                     {"gpu", "dtype"},
-                     achieved_fields,
-                     sizeof(struct hw_achieved_row),
-                     true},
-    [HW_CONSTANTS] = {"constants",
-                      {"name"},
-                      constant_fields,
-                      sizeof(struct mw_constant),
+const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
+    [MW_HW_GPUS] =
+        {"gpus", {"slug"}, gpu_fields, sizeof(struct mw_hw_gpu_row), true},
+    [MW_HW_NVLINK] = {"nvlink",
+                      {"generation"},
+                      nvlink_fields,
+                      sizeof(struct mw_hw_nvlink_row),
                       true},
-    [HW_KERNELS] = {"kernels",
-                    {"device", "op", "pass", "dtype", "m", "n", "k"},
-                    kernel_fields,
-                    sizeof(struct mw_kernel_row),
-                    false},
-    [HW_CURVES] = {"curves",
-                   {"system", "op", "ranks", "bytes"},
-                   curve_fields,
-                   sizeof(struct mw_curve_row),
-                   false},
-    [HW_MACHINE] = {"machine",
-                    {"key"},
-                    machine_fields,
-                    sizeof(struct hw_machine_row),
-                    false},
+    [MW_HW_NVSWITCH] = {"nvswitch",
+                        {"generation", "system"},
+                        nvswitch_fields,
+                        sizeof(struct mw_hw_nvswitch_row),
+                        true},
+    [MW_HW_PCIE] =
+        {"pcie", {"gen"}, pcie_fields, sizeof(struct mw_hw_pcie_row), true},
+    [MW_HW_INFINIBAND] = {"infiniband",
+                          {"name"},
+                          infiniband_fields,
+                          sizeof(struct mw_hw_infiniband_row),
+                          true},
+    [MW_HW_ETHERNET] = {"ethernet",
+                        {"name"},
+                        ethernet_fields,
+                        sizeof(struct mw_hw_ethernet_row),
+                        true},
+    [MW_HW_LATENCY] = {"latency",
+                       {"level"},
+                       latency_fields,
+                       sizeof(struct mw_hw_latency_row),
+                       true},
+    [MW_HW_SYSTEMS] = {"systems",
+                       {"slug"},
+                       system_fields,
+                       sizeof(struct mw_hw_system_row),
+                       true},
+    [MW_HW_COSTS] = {"costs",
+                     {"gpu", "provider_or_tier"},
+                     cost_fields,
+                     sizeof(struct mw_hw_cost_row),
+                     true},
+    [MW_HW_ALPHA_BETA] = {"alpha_beta",
+                          {"system", "scope", "path"},
+                          alpha_beta_fields,
+                          sizeof(struct mw_hw_alpha_beta_row),
+                          true},
+    [MW_HW_ACHIEVED] = {"achieved_matmul",
+                        {"gpu", "dtype"},
+                        achieved_fields,
+                        sizeof(struct mw_hw_achieved_row),
+                        true},
+    [MW_HW_CONSTANTS] = {"constants",
+                         {"name"},
+                         constant_fields,
+                         sizeof(struct mw_constant),
+                         true},
+    [MW_HW_KERNELS] = {"kernels",
+                       {"device", "op", "pass", "dtype", "m", "n", "k"},
+                       kernel_fields,
+                       sizeof(struct mw_kernel_row),
+                       false},
+    [MW_HW_CURVES] = {"curves",
+                      {"system", "op", "ranks", "bytes"},
+                      curve_fields,
+                      sizeof(struct mw_curve_row),
+                      false},
+    [MW_HW_MACHINE] = {"machine",
+                       {"key"},
+                       machine_fields,
+                       sizeof(struct mw_hw_machine_row),
+                       false},
 };

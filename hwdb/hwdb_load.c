@@ -37,9 +37,9 @@ static bool is_csv(const char *name)
 
 static bool is_table(const char *name)
 {
-    for (size_t i = 0; i < HW_N_TABLES; i++) {
-        size_t n = strlen(hw_descs[i].name);
-        if (strncmp(name, hw_descs[i].name, n) == 0 &&
+    for (size_t i = 0; i < MW_HW_N_TABLES; i++) {
+        size_t n = strlen(mw_hw_descs[i].name);
+        if (strncmp(name, mw_hw_descs[i].name, n) == 0 &&
             strcmp(name + n, ".csv") == 0) {
             return true;
         }
@@ -50,14 +50,14 @@ static bool is_table(const char *name)
 static enum mw_status fail_no_table(const char *dir, const char *name,
                                     struct mw_err *err)
 {
-    const char *tables[HW_N_TABLES];
+    const char *tables[MW_HW_N_TABLES];
     char stem[64] = "";
     size_t n = strlen(name) - strlen(".csv");
-    for (size_t i = 0; i < HW_N_TABLES; i++) {
-        tables[i] = hw_descs[i].name;
+    for (size_t i = 0; i < MW_HW_N_TABLES; i++) {
+        tables[i] = mw_hw_descs[i].name;
     }
     memcpy(stem, name, n < sizeof stem ? n : sizeof stem - 1);
-    const char *near = mw_nearest(stem, tables, HW_N_TABLES);
+    const char *near = mw_nearest(stem, tables, MW_HW_N_TABLES);
     return mw_fail(
         err, MW_EINPUT,
         "%s/%s: no table of the hardware database has this name%s%s%s"
@@ -125,9 +125,10 @@ static enum mw_status load_tables(struct mw_hwdb *db, const char *dir,
                                   struct mw_err *err)
 {
     enum mw_status status = MW_OK;
-    for (size_t i = 0; i < HW_N_TABLES; i++) {
-        enum mw_status s = hw_table_load(&db->tables[i], &hw_descs[i], dir,
-                                         db->overlay_dir, &db->arena, err);
+    for (size_t i = 0; i < MW_HW_N_TABLES; i++) {
+        enum mw_status s =
+            mw_hw_table_load(&db->tables[i], &mw_hw_descs[i], dir,
+                             db->overlay_dir, &db->arena, err);
         status = s == MW_OK ? status : s;
     }
     return status;
@@ -148,9 +149,9 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
         status = load_tables(db, data_dir(), err);
     }
     if (status == MW_OK) {
-        hw_names_build(db);
-        hw_devices_build(db);
-        hw_curves_build(db);
+        mw_hw_names_build(db);
+        mw_hw_devices_build(db);
+        mw_hw_curves_build(db);
         status = mw_hwdb_check(db, err);
     }
     if (status != MW_OK) {

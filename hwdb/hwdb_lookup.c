@@ -15,7 +15,7 @@ static int lower(char c)
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c;
 }
 
-int hw_casecmp(const char *a, const char *b)
+int mw_hw_casecmp(const char *a, const char *b)
 {
     while (*a != '\0' && lower(*a) == lower(*b)) {
         a++;
@@ -24,7 +24,7 @@ int hw_casecmp(const char *a, const char *b)
     return lower(*a) - lower(*b);
 }
 
-bool hw_list_item(const char *list, size_t i, char *out, size_t out_size)
+bool mw_hw_list_item(const char *list, size_t i, char *out, size_t out_size)
 {
     const char *at = list;
     for (; i > 0; i--) {
@@ -51,11 +51,11 @@ bool hw_list_item(const char *list, size_t i, char *out, size_t out_size)
     return true;
 }
 
-bool hw_list_has(const char *list, const char *text)
+bool mw_hw_list_has(const char *list, const char *text)
 {
     char item[128];
-    for (size_t i = 0; hw_list_item(list, i, item, sizeof item); i++) {
-        if (*item != '\0' && hw_casecmp(item, text) == 0) {
+    for (size_t i = 0; mw_hw_list_item(list, i, item, sizeof item); i++) {
+        if (*item != '\0' && mw_hw_casecmp(item, text) == 0) {
             return true;
         }
     }
@@ -65,14 +65,15 @@ bool hw_list_has(const char *list, const char *text)
 static bool is_named(const char *slug, const char *name, const char *aliases,
                      const char *text)
 {
-    return hw_casecmp(slug, text) == 0 || hw_casecmp(name, text) == 0 ||
-           hw_list_has(aliases, text);
+    return mw_hw_casecmp(slug, text) == 0 || mw_hw_casecmp(name, text) == 0 ||
+           mw_hw_list_has(aliases, text);
 }
 
-long hw_gpu_row(const struct mw_hwdb *db, const char *name)
+long mw_hw_find_gpu(const struct mw_hwdb *db, const char *name)
 {
-    const struct hw_gpu_row *rows = HW_ROWS(db, HW_GPUS, struct hw_gpu_row);
-    for (size_t i = 0; i < hw_n_rows(db, HW_GPUS); i++) {
+    const struct mw_hw_gpu_row *rows =
+        MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row);
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_GPUS); i++) {
         if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
             return (long)i;
         }
@@ -80,11 +81,11 @@ long hw_gpu_row(const struct mw_hwdb *db, const char *name)
     return -1;
 }
 
-long hw_system_row(const struct mw_hwdb *db, const char *name)
+long mw_hw_find_system(const struct mw_hwdb *db, const char *name)
 {
-    const struct hw_system_row *rows =
-        HW_ROWS(db, HW_SYSTEMS, struct hw_system_row);
-    for (size_t i = 0; i < hw_n_rows(db, HW_SYSTEMS); i++) {
+    const struct mw_hw_system_row *rows =
+        MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row);
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_SYSTEMS); i++) {
         if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
             return (long)i;
         }
@@ -92,13 +93,13 @@ long hw_system_row(const struct mw_hwdb *db, const char *name)
     return -1;
 }
 
-const struct mw_constant *hw_constant(const struct mw_hwdb *db,
-                                      const char *name)
+const struct mw_constant *mw_hw_constant(const struct mw_hwdb *db,
+                                         const char *name)
 {
     const struct mw_constant *rows =
-        HW_ROWS(db, HW_CONSTANTS, struct mw_constant);
-    for (size_t i = 0; i < hw_n_rows(db, HW_CONSTANTS); i++) {
-        if (hw_casecmp(rows[i].name, name) == 0) {
+        MW_HW_ROWS(db, MW_HW_CONSTANTS, struct mw_constant);
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_CONSTANTS); i++) {
+        if (mw_hw_casecmp(rows[i].name, name) == 0) {
             return &rows[i];
         }
     }
@@ -120,9 +121,9 @@ static bool add_part(char *name, size_t size, const char *part)
     return true;
 }
 
-const struct mw_constant *hw_constant_of(const struct mw_hwdb *db,
-                                         const char *what, const char *a,
-                                         const char *b)
+const struct mw_constant *mw_hw_constant_of(const struct mw_hwdb *db,
+                                            const char *what, const char *a,
+                                            const char *b)
 {
     char name[192] = "";
     size_t n = strlen(what);
@@ -132,7 +133,7 @@ const struct mw_constant *hw_constant_of(const struct mw_hwdb *db,
         (b != NULL && !add_part(name, sizeof name, b))) {
         return NULL;
     }
-    return hw_constant(db, name);
+    return mw_hw_constant(db, name);
 }
 
 /* ---- nearest names ---------------------------------------------------------
@@ -144,7 +145,7 @@ static size_t add_names(struct mw_hwdb *db, size_t n, const char *slug,
     char item[128];
     db->names[n++] = slug;
     db->names[n++] = name;
-    for (size_t i = 0; hw_list_item(aliases, i, item, sizeof item); i++) {
+    for (size_t i = 0; mw_hw_list_item(aliases, i, item, sizeof item); i++) {
         db->names[n++] = mw_arena_strdup(&db->arena, item);
     }
     return n;
@@ -159,12 +160,14 @@ static size_t count_names(const char *aliases)
     return n;
 }
 
-void hw_names_build(struct mw_hwdb *db)
+void mw_hw_names_build(struct mw_hwdb *db)
 {
-    const struct hw_gpu_row *gpu = HW_ROWS(db, HW_GPUS, struct hw_gpu_row);
-    const struct hw_system_row *sys =
-        HW_ROWS(db, HW_SYSTEMS, struct hw_system_row);
-    size_t n_gpus = hw_n_rows(db, HW_GPUS), n_sys = hw_n_rows(db, HW_SYSTEMS);
+    const struct mw_hw_gpu_row *gpu =
+        MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row);
+    const struct mw_hw_system_row *sys =
+        MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row);
+    size_t n_gpus = mw_hw_n_rows(db, MW_HW_GPUS),
+           n_sys = mw_hw_n_rows(db, MW_HW_SYSTEMS);
     size_t n = 0;
     for (size_t i = 0; i < n_gpus; i++) {
         n += count_names(gpu[i].aliases);
@@ -184,18 +187,19 @@ void hw_names_build(struct mw_hwdb *db)
 }
 
 /* An alias that is near stands for its slug, the name to write. */
-const char *hw_nearest(const struct mw_hwdb *db, const char *name)
+const char *mw_hwdb_nearest(const struct mw_hwdb *db, const char *name)
 {
     const char *near = mw_nearest(name, db->names, db->n_names);
     if (near == NULL) {
         return NULL;
     }
-    long i = hw_system_row(db, near);
+    long i = mw_hw_find_system(db, near);
     if (i >= 0) {
-        return HW_ROWS(db, HW_SYSTEMS, struct hw_system_row)[i].slug;
+        return MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row)[i].slug;
     }
-    i = hw_gpu_row(db, near);
-    return i < 0 ? near : HW_ROWS(db, HW_GPUS, struct hw_gpu_row)[i].slug;
+    i = mw_hw_find_gpu(db, near);
+    return i < 0 ? near
+                 : MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row)[i].slug;
 }
 
 /* ---- public ----------------------------------------------------------------
@@ -205,7 +209,7 @@ static enum mw_status fail_unknown(const struct mw_hwdb *db, const char *what,
                                    const char *table, const char *name,
                                    struct mw_err *err)
 {
-    const char *near = hw_nearest(db, name);
+    const char *near = mw_hwdb_nearest(db, name);
     return mw_fail(err, MW_EINPUT,
                    "no %s '%s' in the hardware database%s%s%s (all: "
                    "meshwright hw list %s)",
@@ -216,7 +220,7 @@ static enum mw_status fail_unknown(const struct mw_hwdb *db, const char *what,
 enum mw_status mw_hwdb_gpu(const struct mw_hwdb *db, const char *name,
                            const struct mw_gpu **out, struct mw_err *err)
 {
-    long i = hw_gpu_row(db, name);
+    long i = mw_hw_find_gpu(db, name);
     if (i < 0) {
         return fail_unknown(db, "device", "gpus", name, err);
     }
@@ -227,7 +231,7 @@ enum mw_status mw_hwdb_gpu(const struct mw_hwdb *db, const char *name,
 enum mw_status mw_hwdb_system(const struct mw_hwdb *db, const char *name,
                               const struct mw_system **out, struct mw_err *err)
 {
-    long i = hw_system_row(db, name);
+    long i = mw_hw_find_system(db, name);
     if (i < 0) {
         return fail_unknown(db, "system", "systems", name, err);
     }
@@ -237,23 +241,23 @@ enum mw_status mw_hwdb_system(const struct mw_hwdb *db, const char *name,
 
 size_t mw_hwdb_gpu_count(const struct mw_hwdb *db)
 {
-    return hw_n_rows(db, HW_GPUS);
+    return mw_hw_n_rows(db, MW_HW_GPUS);
 }
 
 const struct mw_gpu *mw_hwdb_gpu_at(const struct mw_hwdb *db, size_t i)
 {
-    MW_ASSERT(i < hw_n_rows(db, HW_GPUS), "gpu %zu", i);
+    MW_ASSERT(i < mw_hw_n_rows(db, MW_HW_GPUS), "gpu %zu", i);
     return &db->gpus[i];
 }
 
 size_t mw_hwdb_system_count(const struct mw_hwdb *db)
 {
-    return hw_n_rows(db, HW_SYSTEMS);
+    return mw_hw_n_rows(db, MW_HW_SYSTEMS);
 }
 
 const struct mw_system *mw_hwdb_system_at(const struct mw_hwdb *db, size_t i)
 {
-    MW_ASSERT(i < hw_n_rows(db, HW_SYSTEMS), "system %zu", i);
+    MW_ASSERT(i < mw_hw_n_rows(db, MW_HW_SYSTEMS), "system %zu", i);
     return &db->systems[i];
 }
 
@@ -261,7 +265,7 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
                                 const struct mw_constant **out,
                                 struct mw_err *err)
 {
-    const struct mw_constant *c = hw_constant(db, name);
+    const struct mw_constant *c = mw_hw_constant(db, name);
     if (c == NULL) {
         return mw_fail(err, MW_EINPUT,
                        "no constant '%s' in the hardware database (all: "
@@ -274,10 +278,10 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
 
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
 {
-    const struct hw_machine_row *rows =
-        HW_ROWS(db, HW_MACHINE, struct hw_machine_row);
-    for (size_t i = 0; i < hw_n_rows(db, HW_MACHINE); i++) {
-        if (hw_casecmp(rows[i].key, key) == 0) {
+    const struct mw_hw_machine_row *rows =
+        MW_HW_ROWS(db, MW_HW_MACHINE, struct mw_hw_machine_row);
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_MACHINE); i++) {
+        if (mw_hw_casecmp(rows[i].key, key) == 0) {
             return rows[i].value;
         }
     }
@@ -291,13 +295,13 @@ const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db)
 
 const char *mw_hwdb_table_name(size_t i)
 {
-    return i < HW_N_TABLES ? hw_descs[i].name : NULL;
+    return i < MW_HW_N_TABLES ? mw_hw_descs[i].name : NULL;
 }
 
 static long table_id(const char *name)
 {
-    for (size_t i = 0; i < HW_N_TABLES; i++) {
-        if (hw_casecmp(hw_descs[i].name, name) == 0) {
+    for (size_t i = 0; i < MW_HW_N_TABLES; i++) {
+        if (mw_hw_casecmp(mw_hw_descs[i].name, name) == 0) {
             return (long)i;
         }
     }
@@ -323,7 +327,7 @@ bool mw_hwdb_is_number(const char *table, const char *column)
 {
     long id = table_id(table);
     MW_ASSERT(id >= 0, "table '%s'", table);
-    const struct mw_csv_field *f = hw_descs[id].fields;
+    const struct mw_csv_field *f = mw_hw_descs[id].fields;
     for (; f->name != NULL; f++) {
         if (strcmp(f->name, column) == 0) {
             return f->type != MW_C_STR;

@@ -41,11 +41,11 @@ static const char *row_key(const struct mw_csv *csv, const int *cols,
                            size_t row, struct mw_arena *arena)
 {
     size_t len = 0, at = 0;
-    for (size_t k = 0; k < HW_KEY_MAX && cols[k] >= 0; k++) {
+    for (size_t k = 0; k < MW_HW_KEY_MAX && cols[k] >= 0; k++) {
         len += strlen(mw_csv_str(csv, row, cols[k])) + 1;
     }
     char *key = mw_arena_alloc(arena, len + 1, 1);
-    for (size_t k = 0; k < HW_KEY_MAX && cols[k] >= 0; k++) {
+    for (size_t k = 0; k < MW_HW_KEY_MAX && cols[k] >= 0; k++) {
         for (const char *s = mw_csv_str(csv, row, cols[k]); *s; s++) {
             key[at++] = lower(*s);
         }
@@ -55,11 +55,11 @@ static const char *row_key(const struct mw_csv *csv, const int *cols,
 }
 
 /* Columns of the key, -1 past the last; fails when the file lacks one. */
-static enum mw_status key_cols(const struct hw_desc *desc,
-                               const struct mw_csv *csv, int cols[HW_KEY_MAX],
-                               struct mw_err *err)
+static enum mw_status key_cols(const struct mw_hw_desc *desc,
+                               const struct mw_csv *csv,
+                               int cols[MW_HW_KEY_MAX], struct mw_err *err)
 {
-    for (size_t k = 0; k < HW_KEY_MAX; k++) {
+    for (size_t k = 0; k < MW_HW_KEY_MAX; k++) {
         cols[k] = desc->key[k] ? mw_csv_col(csv, desc->key[k]) : -1;
         if (desc->key[k] && cols[k] < 0) {
             return mw_fail(err, MW_EINPUT, "%s: no column '%s', the key of %s",
@@ -70,12 +70,12 @@ static enum mw_status key_cols(const struct hw_desc *desc,
 }
 
 /* Rows sorted by key; a key twice in one file is a finding. */
-static enum mw_status keys_sorted(const struct hw_desc *desc,
+static enum mw_status keys_sorted(const struct mw_hw_desc *desc,
                                   const struct mw_csv *csv,
                                   struct mw_arena *arena,
                                   struct keyed_row **out, struct mw_err *err)
 {
-    int cols[HW_KEY_MAX];
+    int cols[MW_HW_KEY_MAX];
     enum mw_status status = key_cols(desc, csv, cols, err);
     if (status != MW_OK) {
         return status;
@@ -116,7 +116,7 @@ static long find_key(const struct keyed_row *keys, size_t n, const char *key)
 }
 
 /* Column of the table for each column of the overlay. */
-static enum mw_status map_cols(const struct hw_desc *desc,
+static enum mw_status map_cols(const struct mw_hw_desc *desc,
                                const struct mw_csv *base,
                                const struct mw_csv *over, int *map,
                                struct mw_err *err)
@@ -146,11 +146,15 @@ static enum mw_status map_cols(const struct hw_desc *desc,
     return status;
 }
 
-/* Copies the overlay's cells into row i of the table. */
-static void put_row(struct hw_table *t, size_t i, const struct mw_csv *over,
-                    size_t row, const int *map)
+/* Copies the overlay's cells into row i of the table; the key of a row that was
+ * there keeps its spelling (case does not count). */
+static void put_row(struct mw_hw_table *t, size_t i, const struct mw_csv *over,
+                    size_t row, const int *map, const bool *is_kept)
 {
     for (size_t c = 0; c < over->n_cols; c++) {
+        if (is_kept != NULL && is_kept[c]) {
+            continue;
+        }
         t->csv.cell[i * t->csv.n_cols + (size_t)map[c]] =
             over->cell[row * over->n_cols + c];
     }
@@ -159,7 +163,7 @@ static void put_row(struct hw_table *t, size_t i, const struct mw_csv *over,
 }
 
 /* A copy of the table with room for `extra` more rows. */
-static void grow(struct hw_table *t, size_t extra, struct mw_arena *arena)
+static void grow(struct mw_hw_table *t, size_t extra, struct mw_arena *arena)
 {
     size_t n = t->csv.n_rows, cols = t->csv.n_cols;
     const char **cell =
@@ -181,12 +185,13 @@ static void grow(struct hw_table *t, size_t extra, struct mw_arena *arena)
     t->row_file = file;
 }
 
-static enum mw_status merge(struct hw_table *t, const struct hw_desc *desc,
+static enum mw_status merge(struct mw_hw_table *t,
+                            const struct mw_hw_desc *desc,
                             const struct keyed_row *keys,
                             const struct mw_csv *over, struct mw_arena *arena,
                             struct mw_err *err)
 {
-    int cols[HW_KEY_MAX];
+    int cols[MW_HW_KEY_MAX];
     struct keyed_row *over_keys;
     int *map = mw_arena_alloc(arena, over->n_cols + 1, sizeof *map);
     enum mw_status status = map_cols(desc, &t->csv, over, map, err);
@@ -199,17 +204,21 @@ static enum mw_status merge(struct hw_table *t, const struct hw_desc *desc,
     if (status != MW_OK) {
         return status;
     }
+    bool *is_key = mw_arena_alloc(arena, over->n_cols + 1, sizeof *is_key);
+    for (size_t k = 0; k < MW_HW_KEY_MAX && cols[k] >= 0; k++) {
+        is_key[cols[k]] = true;
+    }
     size_t n_base = t->csv.n_rows;
     grow(t, over->n_rows, arena);
     for (size_t r = 0; r < over->n_rows; r++) {
         long at = find_key(keys, n_base, row_key(over, cols, r, arena));
         size_t i = at >= 0 ? (size_t)at : t->csv.n_rows++;
-        put_row(t, i, over, r, map);
+        put_row(t, i, over, r, map, at >= 0 ? is_key : NULL);
     }
     return MW_OK;
 }
 
-struct mw_csv hw_table_row(const struct hw_table *t, size_t i)
+struct mw_csv mw_hw_table_row(const struct mw_hw_table *t, size_t i)
 {
     struct mw_csv one = t->csv;
     one.file = t->row_file[i];
@@ -220,7 +229,7 @@ struct mw_csv hw_table_row(const struct hw_table *t, size_t i)
 }
 
 /* Binds runs of rows that came from one file, so that errors name it. */
-static enum mw_status bind(struct hw_table *t, const struct hw_desc *desc,
+static enum mw_status bind(struct mw_hw_table *t, const struct mw_hw_desc *desc,
                            struct mw_arena *arena, struct mw_err *err)
 {
     enum mw_status status = MW_OK;
@@ -231,7 +240,7 @@ static enum mw_status bind(struct hw_table *t, const struct hw_desc *desc,
         while (end < n && t->row_file[end] == t->row_file[i]) {
             end++;
         }
-        struct mw_csv run = hw_table_row(t, i);
+        struct mw_csv run = mw_hw_table_row(t, i);
         void *part = NULL;
         run.n_rows = end - i;
         enum mw_status s = mw_csv_bind(&run, desc->fields, desc->row_size, true,
@@ -247,7 +256,7 @@ static enum mw_status bind(struct hw_table *t, const struct hw_desc *desc,
 }
 
 /* A table that is not shipped: the header of its fields, no rows. */
-static void empty_table(struct mw_csv *csv, const struct hw_desc *desc,
+static void empty_table(struct mw_csv *csv, const struct mw_hw_desc *desc,
                         const char *path, struct mw_arena *arena)
 {
     size_t n = 0;
@@ -264,7 +273,7 @@ static void empty_table(struct mw_csv *csv, const struct hw_desc *desc,
 
 /* A shipped table must have every column of its schema, and no row of it may
  * say "as above": rows are merged and sorted. */
-static enum mw_status check_header(const struct hw_desc *desc,
+static enum mw_status check_header(const struct mw_hw_desc *desc,
                                    const struct mw_csv *csv, struct mw_err *err)
 {
     enum mw_status status = MW_OK;
@@ -277,9 +286,10 @@ static enum mw_status check_header(const struct hw_desc *desc,
     return status;
 }
 
-enum mw_status hw_table_load(struct hw_table *t, const struct hw_desc *desc,
-                             const char *data_dir, const char *overlay_dir,
-                             struct mw_arena *arena, struct mw_err *err)
+enum mw_status mw_hw_table_load(struct mw_hw_table *t,
+                                const struct mw_hw_desc *desc,
+                                const char *data_dir, const char *overlay_dir,
+                                struct mw_arena *arena, struct mw_err *err)
 {
     enum mw_status status = MW_OK;
     struct keyed_row *keys;
