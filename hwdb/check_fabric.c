@@ -181,7 +181,7 @@ static double encoding_rate(const char *encoding)
             return known[i].rate;
         }
     }
-    return NAN;
+    return (double)NAN;
 }
 
 static double known_encoding(struct mw_hw_check *c, size_t i,

@@ -78,7 +78,7 @@ static double pcie_theory(const struct mw_hwdb *db, const char *gen)
             return rows[i].x16_GBps_per_dir_theory;
         }
     }
-    return NAN;
+    return (double)NAN;
 }
 
 static void check_intra(struct mw_hw_check *c, size_t i,

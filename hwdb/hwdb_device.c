@@ -48,7 +48,7 @@ static void set_gemm_efficiency(struct mw_hwdb *db, long gpu, int dtype)
     static const char *const what = "gemm_efficiency";
     struct mw_gpu *g = &db->gpus[gpu];
     const char *name = mw_hw_dtype_names[dtype];
-    g->gemm_efficiency[dtype] = NAN;
+    g->gemm_efficiency[dtype] = (double)NAN;
     g->gemm_efficiency_source[dtype] = "";
     g->gemm_efficiency_confidence[dtype] = "";
     if (isnan(g->peak_flops[dtype])) {

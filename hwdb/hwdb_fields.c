@@ -20,8 +20,8 @@ enum { INT_CELL_MAX = 1000000000 };
     }
 #define S(col) FIELD(col, MW_C_STR, false, 0, 0, 0)
 #define S_(col) FIELD(col, MW_C_STR, true, 0, 0, 0)
-#define N(col) FIELD(col, MW_C_NUM, false, 0, 1e18, NAN)
-#define N_(col) FIELD(col, MW_C_NUM, true, 0, 1e18, NAN)
+#define N(col) FIELD(col, MW_C_NUM, false, 0, 1e18, (double)NAN)
+#define N_(col) FIELD(col, MW_C_NUM, true, 0, 1e18, (double)NAN)
 #define I(col) FIELD(col, MW_C_INT, false, 0, INT_CELL_MAX, 0)
 #define I_(col) FIELD(col, MW_C_INT, true, 0, INT_CELL_MAX, 0)
 #define YEAR FIELD(year, MW_C_INT, true, 1990, 2100, 0)
