@@ -173,7 +173,9 @@ struct mw_nccl_comm {
     int sm_min;
     bool has_nvls, has_collnet;
     int coll_channels, nvls_channels, p2p_channels, p2p_per_peer;
-    int n_heads; /* CollNetDirect */
+    int n_heads;      /* CollNetDirect */
+    int n_nvls_heads; /* NVLS */
+    bool is_all_nvlink;
     /* us and GB/s (algorithm bandwidth); bandwidth 0: not available */
     float lat_us[MW_NCCL_FUNCS][MW_NCCL_ALGOS][MW_NCCL_PROTOS];
     float bw_GBps[MW_NCCL_FUNCS][MW_NCCL_ALGOS][MW_NCCL_PROTOS];
@@ -190,9 +192,9 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
 
 /* Time in us of one candidate for `bytes` (whole buffer; nccl-tests size) and
  * `n_ops` aggregated operations; negative when not available. */
-float mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
-                      enum mw_nccl_algo algo, enum mw_nccl_proto proto,
-                      uint64_t bytes, int n_ops);
+double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
+                       enum mw_nccl_algo algo, enum mw_nccl_proto proto,
+                       uint64_t bytes, int n_ops);
 
 /* What matters of an element type for the choice. */
 enum mw_nccl_type {
@@ -209,7 +211,7 @@ struct mw_nccl_choice {
     enum mw_nccl_algo algo;
     enum mw_nccl_proto proto;
     int n_channels, n_threads;
-    float time_us;
+    double time_us;
 };
 /* The cheapest candidate; one rank costs nothing. */
 struct mw_nccl_choice mw_nccl_choose(const struct mw_nccl_comm *comm,
@@ -256,7 +258,6 @@ struct mw_nccl_p2p {
     uint64_t part_bytes, chunk_bytes;
 };
 struct mw_nccl_p2p mw_nccl_p2p_plan(const struct mw_nccl_comm *comm,
-                                    bool is_all_nvlink, bool is_network,
-                                    uint64_t bytes);
+                                    bool is_network, uint64_t bytes);
 
 #endif

@@ -492,6 +492,8 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
     comm->has_collnet = graphs->has_collnet && n_nodes >= 2 &&
                         graphs->collnet_chain.n_channels > 0;
     comm->n_heads = graphs->collnet_direct.n_channels;
+    comm->n_nvls_heads = graphs->nvls.n_channels;
+    comm->is_all_nvlink = graphs->is_all_nvlink;
     comm->tree_pattern = graphs->tree.pattern;
     struct tuning t = {.graphs = graphs,
                        .opts = opts,
@@ -518,9 +520,9 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
     }
 }
 
-float mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
-                      enum mw_nccl_algo algo, enum mw_nccl_proto proto,
-                      uint64_t bytes, int n_ops)
+double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
+                       enum mw_nccl_algo algo, enum mw_nccl_proto proto,
+                       uint64_t bytes, int n_ops)
 {
     float bw = comm->bw_GBps[func][algo][proto];
     float lat = comm->lat_us[func][algo][proto];
@@ -541,10 +543,7 @@ float mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
     enum { OPS_PER_BATCH = 10 };
     int k = algo == MW_NCCL_RING ? n_ops
                                  : (n_ops + OPS_PER_BATCH - 1) / OPS_PER_BATCH;
-    /* The quotient in double: the reference tables were printed so, and a
-     * float quotient would differ in their sixth digit now and then. */
-    return (float)((double)(lat * (float)k) +
-                   (double)bytes / (double)(1000 * bw));
+    return (double)(lat * (float)k + (float)bytes / (1000 * bw));
 }
 
 /* ---- choice
@@ -566,14 +565,13 @@ static bool nvls_reduces(enum mw_nccl_type type, enum mw_nccl_redop redop)
     return false;
 }
 
+/* NVLS gathers are documented up to 32 local ranks; NCCL 2.28.9's own choice
+ * on a 72-GPU domain uses them all the same, and so do we. */
 static bool is_allowed(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
                        int algo, enum mw_nccl_type type,
                        enum mw_nccl_redop redop)
 {
     if (algo == MW_NCCL_NVLS || algo == MW_NCCL_NVLS_TREE) {
-        if (is_gather((int)func) && comm->ppn > 32) {
-            return false; /* more local ranks than the switch's arity */
-        }
         return func == MW_NCCL_ALL_GATHER || nvls_reduces(type, redop);
     }
     if (algo == MW_NCCL_PAT && func == MW_NCCL_REDUCE_SCATTER) {
@@ -604,8 +602,8 @@ struct mw_nccl_choice mw_nccl_choose(const struct mw_nccl_comm *comm,
             if (!is_allowed(comm, func, a, type, redop)) {
                 continue;
             }
-            float t = mw_nccl_time_us(comm, func, (enum mw_nccl_algo)a,
-                                      (enum mw_nccl_proto)p, bytes, 1);
+            double t = mw_nccl_time_us(comm, func, (enum mw_nccl_algo)a,
+                                       (enum mw_nccl_proto)p, bytes, 1);
             bool reduces =
                 func != MW_NCCL_ALL_GATHER && func != MW_NCCL_BROADCAST;
             if (t >= 0 && a == MW_NCCL_RING && type == MW_NCCL_FLOAT8 &&

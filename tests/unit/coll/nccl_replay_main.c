@@ -15,7 +15,11 @@ int main(int argc, char **argv)
     } parts[] = {{"graphs", replay_graphs},
                  {"orders", replay_orders},
                  {"latency and bandwidth", replay_latbw},
-                 {"choice", replay_choice}};
+                 {"choice", replay_choice},
+                 {"double trees", replay_trees},
+                 {"send/recv rounds", replay_p2p_schedule},
+                 {"cells and chunks", replay_cells},
+                 {"all-to-all parts", replay_alltoall}};
     if (argc != 2) {
         fprintf(stderr, "usage: %s DIR\n", argv[0]);
         return 2;
