@@ -1,150 +1,18 @@
 /*
- * Reading scenarios (docs/scenario.md): binder tables, defaults, and the hash
- * that ties a plan to the scenario it answers.
- *
- * The hash is FNV-1a 64 over "key value" of every row of the tables of model,
- * cluster, workload and limits, in table order, after defaults: comments,
- * spelling of units, the name, the objective and the layout do not change it.
+ * Reading scenario files (docs/scenario.md). What needs a place in the file to
+ * point at is checked here: the format, the length of sequences, the layout's
+ * rules (rules.c) and its layers. Schedules and systems are other folders'
+ * names and checked where those are known.
  */
-#include "sim/model/scenario.h"
+#include "sim/model/scenario_int.h"
 
-#include "base/file.h"
-
-#include <assert.h>
-#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
 
 enum { FORMAT = 1 };
 
-const struct mw_field mw_cluster_fields[] = {
-    {.key = "system",
-     .type = MW_F_STR,
-     .offset = offsetof(struct mw_cluster, system),
-     .required = true,
-     .doc = "system of the hardware database, for example dgx-h100"},
-    {.key = "nodes",
-     .type = MW_F_INT32,
-     .offset = offsetof(struct mw_cluster, n_nodes),
-     .required = true,
-     .min = 1,
-     .max = 1 << 20,
-     .doc = "number of nodes"},
-    {.key = "gpus_per_node",
-     .type = MW_F_INT32,
-     .offset = offsetof(struct mw_cluster, gpus_per_node),
-     .min = 1,
-     .max = 1 << 10,
-     .doc = "devices used on each node; the system's own number if absent"},
-    MW_FIELD_END};
-
-/* The workload as written: booleans stand as words. */
-enum attention { ATTENTION_FLASH, ATTENTION_UNFUSED };
-enum flops { FLOPS_FULL, FLOPS_CAUSAL };
-enum optimizer { OPTIMIZER_ADAMW };
-
-static const struct mw_enum attention_enums[] = {
-    {"flash", ATTENTION_FLASH}, {"unfused", ATTENTION_UNFUSED}, {NULL, 0}};
-static const struct mw_enum flops_enums[] = {
-    {"full", FLOPS_FULL}, {"causal", FLOPS_CAUSAL}, {NULL, 0}};
-static const struct mw_enum optimizer_enums[] = {{"adamw", OPTIMIZER_ADAMW},
-                                                 {NULL, 0}};
 static const struct mw_enum objective_enums[] = {
     {"step_time", MW_OBJ_STEP_TIME}, {"memory", MW_OBJ_MEMORY}, {NULL, 0}};
-
-struct raw_workload {
-    int64_t seq, global_batch, seed;
-    int dtype, grad_dtype, attention, flops, optimizer;
-    bool has_dropout;
-};
-
-#define W_AT(member) offsetof(struct raw_workload, member)
-static const struct mw_field workload_fields[] = {
-    {.key = "seq",
-     .type = MW_F_INT,
-     .offset = W_AT(seq),
-     .required = true,
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "tokens of a sequence"},
-    {.key = "global_batch",
-     .type = MW_F_INT,
-     .offset = W_AT(global_batch),
-     .required = true,
-     .min = 1,
-     .max = 1 << 24,
-     .doc = "sequences of a step, over all replicas"},
-    {.key = "dtype",
-     .type = MW_F_ENUM,
-     .offset = W_AT(dtype),
-     .enums = mw_dtype_enums,
-     .doc = "type of compute and parameters"},
-    {.key = "grad_dtype",
-     .type = MW_F_ENUM,
-     .offset = W_AT(grad_dtype),
-     .enums = mw_dtype_enums,
-     .doc = "type that gradients accumulate and are reduced in"},
-    {.key = "attention",
-     .type = MW_F_ENUM,
-     .offset = W_AT(attention),
-     .enums = attention_enums,
-     .doc = "attention kernel"},
-    {.key = "dropout",
-     .type = MW_F_BOOL,
-     .offset = W_AT(has_dropout),
-     .doc = "dropout in use: its masks are kept"},
-    {.key = "flops",
-     .type = MW_F_ENUM,
-     .offset = W_AT(flops),
-     .enums = flops_enums,
-     .doc = "how model FLOPs count attention"},
-    {.key = "optimizer",
-     .type = MW_F_ENUM,
-     .offset = W_AT(optimizer),
-     .enums = optimizer_enums,
-     .doc = "optimizer"},
-    {.key = "seed",
-     .type = MW_F_INT,
-     .offset = W_AT(seed),
-     .min = 0,
-     .max = 9007199254740992.0, /* 2^53 */
-     .doc = "seed of initial weights and data"},
-    MW_FIELD_END};
-
-#define L_AT(member) offsetof(struct mw_limits, member)
-#define LIST_ROW(k, member, text)                                              \
-    {                                                                          \
-        .key = k, .type = MW_F_INT_LIST, .offset = L_AT(member), .min = 1,     \
-        .max = MW_WAYS_MAX, .doc = text                                        \
-    }
-const struct mw_field mw_limits_fields[] = {
-    {.key = "memory",
-     .type = MW_F_QTY,
-     .kind = MW_Q_BYTES,
-     .offset = L_AT(memory_bytes),
-     .min = 1,
-     .max = 1e18,
-     .doc = "memory of a rank; the device's if absent"},
-    {.key = "memory_fraction",
-     .type = MW_F_NUM,
-     .offset = L_AT(memory_fraction),
-     .min = 0.01,
-     .max = 1,
-     .doc = "part of it that a plan may use"},
-    LIST_ROW("tp", tp, "tensor parallel ways to consider"),
-    LIST_ROW("pp", pp, "pipeline stages to consider"),
-    LIST_ROW("dp", dp, "data parallel ways to consider"),
-    LIST_ROW("micro_batch", micro_batch, "micro-batch sizes to consider"),
-    LIST_ROW("cp", cp, "context parallel ways to consider"),
-    LIST_ROW("ep", ep, "expert parallel ways to consider"),
-    LIST_ROW("vpp", vpp, "chunks per stage to consider"),
-    {.key = "max_tp",
-     .type = MW_F_INT32,
-     .offset = L_AT(max_tp),
-     .min = 1,
-     .max = MW_WAYS_MAX,
-     .doc = "largest tp; the GPUs of a node if absent"},
-    MW_FIELD_END};
 
 /* A layout with the layers of each virtual stage beside it. */
 struct raw_layout {
@@ -161,18 +29,7 @@ static const struct mw_field raw_layout_fields[] = {
      .doc = "layers of each virtual stage, in the order of the model"},
     MW_FIELD_END};
 
-/* The file as written. */
-struct raw_scenario {
-    int64_t format;
-    const char *name;
-    struct mw_node *model, *layout;
-    struct mw_cluster cluster;
-    struct raw_workload workload;
-    struct mw_limits limits;
-    int objective;
-};
-
-#define S_AT(member) offsetof(struct raw_scenario, member)
+#define S_AT(member) offsetof(struct mw_raw_scenario, member)
 static const struct mw_field scenario_fields[] = {
     {.key = "format",
      .type = MW_F_INT,
@@ -199,7 +56,7 @@ static const struct mw_field scenario_fields[] = {
     {.key = "workload",
      .type = MW_F_MAP,
      .offset = S_AT(workload),
-     .sub = workload_fields,
+     .sub = mw_workload_fields,
      .required = true,
      .doc = "the work of a step"},
     {.key = "limits",
@@ -217,132 +74,6 @@ static const struct mw_field scenario_fields[] = {
      .offset = S_AT(layout),
      .doc = "a layout to simulate without planning"},
     MW_FIELD_END};
-
-/* ---- defaults and conversions ----------------------------------------------
- */
-void mw_limits_default(struct mw_limits *limits)
-{
-    *limits = (struct mw_limits){.memory_fraction = 0.92};
-}
-
-static const struct raw_workload workload_default = {
-    .dtype = MW_BF16,
-    .grad_dtype = MW_FP32,
-    .attention = ATTENTION_FLASH,
-    .flops = FLOPS_FULL,
-    .optimizer = OPTIMIZER_ADAMW,
-    .seed = 1234};
-
-static struct mw_workload workload_of(const struct raw_workload *raw)
-{
-    return (struct mw_workload){.seq = raw->seq,
-                                .global_batch = raw->global_batch,
-                                .dtype = (enum mw_dtype)raw->dtype,
-                                .grad_dtype = (enum mw_dtype)raw->grad_dtype,
-                                .is_flash = raw->attention == ATTENTION_FLASH,
-                                .has_dropout = raw->has_dropout,
-                                .causal_flops = raw->flops == FLOPS_CAUSAL,
-                                .optimizer =
-                                    optimizer_enums[raw->optimizer].name,
-                                .seed = (uint64_t)raw->seed};
-}
-
-void mw_workload_default(struct mw_workload *workload)
-{
-    *workload = workload_of(&workload_default);
-}
-
-/* ---- hash ------------------------------------------------------------------
- */
-static uint64_t hash_text(uint64_t h, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        char c = (char)tolower((unsigned char)*text);
-
-        h = mw_hash64(h, &c, 1);
-    }
-    return mw_hash64(h, "", 1);
-}
-
-static uint64_t hash_int(uint64_t h, int64_t v)
-{
-    unsigned char bytes[8];
-
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (unsigned char)((uint64_t)v >> (8 * i));
-    }
-    return mw_hash64(h, bytes, sizeof bytes);
-}
-
-static uint64_t hash_num(uint64_t h, double v)
-{
-    int64_t bits;
-
-    static_assert(sizeof bits == sizeof v, "a double has 64 bits");
-    memcpy(&bits, &v, sizeof bits);
-    return hash_int(h, bits);
-}
-
-static uint64_t hash_list(uint64_t h, const struct mw_int_list *list)
-{
-    h = hash_int(h, (int64_t)list->n);
-    for (size_t i = 0; i < list->n; i++) {
-        h = hash_int(h, list->v[i]);
-    }
-    return h;
-}
-
-/* Every row of a binder table out of a bound struct. */
-static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
-                            const void *base)
-{
-    for (const struct mw_field *f = fields; f->key != NULL; f++) {
-        const void *at = (const char *)base + f->offset;
-
-        h = hash_text(h, f->key);
-        switch (f->type) {
-        case MW_F_STR:
-            h = hash_text(h, *(const char *const *)at != NULL
-                                 ? *(const char *const *)at
-                                 : "");
-            break;
-        case MW_F_BOOL:
-            h = hash_int(h, *(const bool *)at);
-            break;
-        case MW_F_INT:
-            h = hash_int(h, *(const int64_t *)at);
-            break;
-        case MW_F_INT32:
-        case MW_F_ENUM:
-            h = hash_int(h, *(const int *)at);
-            break;
-        case MW_F_NUM:
-        case MW_F_QTY:
-            h = hash_num(h, *(const double *)at);
-            break;
-        case MW_F_INT_LIST:
-            h = hash_list(h, at);
-            break;
-        case MW_F_MAP:
-            h = hash_fields(h, f->sub, at);
-            break;
-        case MW_F_NODE:
-            break;
-        }
-    }
-    return h;
-}
-
-static uint64_t hash_of(const struct raw_scenario *raw,
-                        const struct mw_model *model)
-{
-    uint64_t h = MW_HASH_INIT;
-
-    h = hash_fields(h, mw_model_fields, model);
-    h = hash_fields(h, mw_cluster_fields, &raw->cluster);
-    h = hash_fields(h, workload_fields, &raw->workload);
-    return hash_fields(h, mw_limits_fields, &raw->limits);
-}
 
 /* ---- layout ----------------------------------------------------------------
  */
@@ -477,7 +208,7 @@ static enum mw_status check_seq(struct mw_node *root,
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
-    struct raw_scenario raw = {.workload = workload_default};
+    struct mw_raw_scenario raw = {.workload = mw_raw_workload_default};
     enum mw_status st = check_format(root, err);
 
     if (st != MW_OK) {
@@ -496,10 +227,10 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->file = mw_arena_strdup(&out->arena, path);
     out->name = raw.name != NULL ? raw.name : name_of(path, &out->arena);
     out->cluster = raw.cluster;
-    out->workload = workload_of(&raw.workload);
+    out->workload = mw_workload_of(&raw.workload);
     out->limits = raw.limits;
     out->objective = raw.objective;
-    out->hash = hash_of(&raw, &out->model);
+    out->hash = mw_scenario_hash(&raw, &out->model);
     st = check_seq(root, out, err);
     if (st == MW_OK && raw.layout != NULL) {
         st = read_layout(raw.layout, out, err);
@@ -507,16 +238,13 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     return st;
 }
 
-enum mw_status mw_scenario_load(const char *path, struct mw_scenario *out,
-                                struct mw_err *err)
+/* Reads a parsed document and frees it. */
+static enum mw_status read_document(struct mw_yaml *doc, const char *path,
+                                    struct mw_scenario *out, struct mw_err *err)
 {
     struct mw_scenario s = {0};
-    struct mw_yaml *doc;
-    enum mw_status st = mw_yaml_load(path, &doc, err);
+    enum mw_status st;
 
-    if (st != MW_OK) {
-        return st;
-    }
     mw_arena_init(&s.arena);
     st = read_scenario(mw_yaml_root(doc), path, &s, err);
     mw_yaml_free(doc);
@@ -526,6 +254,24 @@ enum mw_status mw_scenario_load(const char *path, struct mw_scenario *out,
     }
     *out = s;
     return MW_OK;
+}
+
+enum mw_status mw_scenario_load(const char *path, struct mw_scenario *out,
+                                struct mw_err *err)
+{
+    struct mw_yaml *doc;
+    enum mw_status st = mw_yaml_load(path, &doc, err);
+
+    return st != MW_OK ? st : read_document(doc, path, out, err);
+}
+
+enum mw_status mw_scenario_parse(const char *name, const char *text, size_t len,
+                                 struct mw_scenario *out, struct mw_err *err)
+{
+    struct mw_yaml *doc;
+    enum mw_status st = mw_yaml_parse(name, text, len, &doc, err);
+
+    return st != MW_OK ? st : read_document(doc, name, out, err);
 }
 
 void mw_scenario_release(struct mw_scenario *scenario)

@@ -60,6 +60,10 @@ struct mw_scenario {
  * nothing is left to release. */
 enum mw_status mw_scenario_load(const char *path, struct mw_scenario *out,
                                 struct mw_err *err);
+/* The same from memory; name stands for the file in messages, and its folder
+ * is where relative paths start. */
+enum mw_status mw_scenario_parse(const char *name, const char *text, size_t len,
+                                 struct mw_scenario *out, struct mw_err *err);
 void mw_scenario_release(struct mw_scenario *scenario);
 
 /*

@@ -1,0 +1,37 @@
+/*
+ * Inside of scenario reading: what a file says, word for word, before it is
+ * turned into a mw_scenario. scenario_keys.c knows the keys and the hash over
+ * them, scenario.c reads files.
+ */
+#ifndef MW_SIM_MODEL_SCENARIO_INT_H
+#define MW_SIM_MODEL_SCENARIO_INT_H
+
+#include "sim/model/scenario.h"
+
+/* The workload as written: words stand as numbers of their enumerations. */
+struct mw_raw_workload {
+    int64_t seq, global_batch, seed;
+    int dtype, grad_dtype, attention, flops, optimizer;
+    bool has_dropout;
+};
+
+extern const struct mw_raw_workload mw_raw_workload_default;
+extern const struct mw_field mw_workload_fields[]; /* of mw_raw_workload */
+struct mw_workload mw_workload_of(const struct mw_raw_workload *raw);
+
+/* The file as written. */
+struct mw_raw_scenario {
+    int64_t format;
+    const char *name;
+    struct mw_node *model, *layout;
+    struct mw_cluster cluster;
+    struct mw_raw_workload workload;
+    struct mw_limits limits;
+    int objective;
+};
+
+/* Over model, cluster, workload and limits, after defaults. */
+uint64_t mw_scenario_hash(const struct mw_raw_scenario *raw,
+                          const struct mw_model *model);
+
+#endif
