@@ -96,14 +96,22 @@ static size_t source_id(const char **sources, size_t *n, const char *source)
     return *n;
 }
 
+static void print_aliases(const char *aliases)
+{
+    for (const char *at = aliases; *at != '\0';) {
+        size_t n = strcspn(at, ";");
+        printf("%s%.*s%s", at == aliases ? "also: " : "", (int)n, at,
+               at[n] == ';' ? ", " : "\n");
+        at += n + (at[n] == ';');
+    }
+}
+
 static void print_view(const struct mw_hw_view *v)
 {
     const char **sources = mw_calloc(v->figures.n + 1, sizeof *sources);
     size_t n_sources = 0;
     printf("%s (%s)\n", v->name, v->slug);
-    if (*v->aliases != '\0') {
-        printf("also: %s\n", v->aliases);
-    }
+    print_aliases(v->aliases);
     if (*v->note != '\0') {
         printf("note: %s\n", v->note);
     }
