@@ -38,14 +38,14 @@ static const struct {
     const char *colour, *light;
 } looks[MW_SPAN_KIND_COUNT] = {
     [MW_SPAN_F] = {"F forward", "#2f6fd0", "#86aee8"},
-    [MW_SPAN_B] = {"B input gradient", "#12a5b8", "#7fd0da"},
-    [MW_SPAN_W] = {"W weight gradient", "#3a9d55", "#8fcda0"},
+    [MW_SPAN_B] = {"B input grad", "#12a5b8", "#7fd0da"},
+    [MW_SPAN_W] = {"W weight grad", "#3a9d55", "#8fcda0"},
     [MW_SPAN_RECOMPUTE] = {"recompute", "#7e6bc4", "#b7acdf"},
     [MW_SPAN_TP] = {"TP", "#f2a33a", "#f2a33a"},
     [MW_SPAN_CP] = {"CP", "#f7c873", "#f7c873"},
     [MW_SPAN_EP] = {"EP", "#d98e04", "#d98e04"},
-    [MW_SPAN_PP] = {"PP transfer", "#e8702a", "#e8702a"},
-    [MW_SPAN_DP] = {"DP gradients", "#c2481a", "#c2481a"},
+    [MW_SPAN_PP] = {"PP", "#e8702a", "#e8702a"},
+    [MW_SPAN_DP] = {"DP", "#c2481a", "#c2481a"},
     [MW_SPAN_OPTIMIZER] = {"optimizer", "#8b9097", "#8b9097"},
     [MW_SPAN_OFFLOAD] = {"offload", "#b08a63", "#b08a63"},
     [MW_SPAN_HOST] = {"host", "#5d6169", "#5d6169"},
@@ -299,13 +299,14 @@ static void put_frame(struct canvas *c, double height_px)
                 "set grid xtics lt 1 lw 0.5 lc rgb '#dddddd' back\n"
                 "set xlabel 'time (%s)' tc rgb '#333333'\n",
                 g->per_ps * (double)g->window_ps, c->total_y, g->unit);
-    mw_str_add(out, "set title ");
+    mw_str_add(out, "set label ");
     mw_plot_job_quote(c->job, g->title);
     mw_str_addf(out,
-                " font ',%d' offset 0,1.9\n"
-                "set key at screen 0.5,%.5f center top horizontal maxrows 1 "
-                "samplen 1.6 width 1 tc rgb '#333333'\n",
-                c->job->target == MW_PLOT_PNG ? 11 : 15, 1 - 40 / height_px);
+                " at screen %.5f,%.5f left font ',%d' tc rgb '#111111'\n"
+                "set key at screen 0.5,%.5f center top horizontal Left "
+                "reverse samplen 1.6 width 2 tc rgb '#333333'\n",
+                (double)LEFT_PX / MW_PLOT_WIDTH_PX, 1 - 24 / height_px,
+                c->job->target == MW_PLOT_PNG ? 12 : 16, 1 - 44 / height_px);
 }
 
 static void put_names(struct canvas *c)
@@ -339,7 +340,7 @@ static void put_ends(struct canvas *c)
             g->per_ps * (double)mw_timeline_window_ps(g->panels[p].timeline);
         mw_str_addf(&c->job->commands,
                     "set arrow from %.9g,%.4f to %.9g,%.4f nohead front lw "
-                    "1.2 dt (4,3) lc rgb '#333333'\n",
+                    "1 dt (6,4) lc rgb '#333333'\n",
                     x, c->title_y[p] + 0.25, x, bottom);
     }
 }
@@ -369,7 +370,7 @@ static void put_plot(struct canvas *c, double row_px)
     double px = g->per_ps * (double)c->px_ps;
     mw_str_add(out, "plot $data index 0 using (($1+$2)/2):(($3+$4)/2):1:2:3:4 "
                     "with boxxyerror fs solid 1 border lc rgb '#cccccc' lc rgb "
-                    "'#ffffff' title 'bubble'");
+                    "'#ffffff' notitle");
     int i_block = 1;
     for (int k = 0; k < MW_SPAN_BUBBLE; k++) {
         for (int light = 0; light < 2 && g->has_kind[k]; light++) {
@@ -394,7 +395,9 @@ static void put_plot(struct canvas *c, double row_px)
             i_block++;
         }
     }
-    mw_str_add(out, "\n");
+    /* No point of it is drawn: the legend's white box, last in its place. */
+    mw_str_add(out, ", NaN with boxes fs solid 1 border lc rgb '#999999' lc "
+                    "rgb '#ffffff' title 'bubble'\n");
 }
 
 static void draw(const struct mw_gantt *g, struct mw_plot_job *job)

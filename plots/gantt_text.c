@@ -97,16 +97,16 @@ static void put_lines(const struct mw_gantt *g, struct mw_plot_job *job,
             y -= 1;
         }
     }
-    mw_str_addf(&job->commands, "set ytics scale 0 (%s)\n", tics.s);
+    mw_str_addf(&job->commands, "set ytics nomirror scale 0 (%s)\n", tics.s);
     mw_str_release(&tics);
 }
 
 void mw_gantt_text(const struct mw_gantt *g, struct mw_plot_job *job)
 {
     int n_lines = (int)g->rows.n + g->n_panels;
-    mw_plot_job_terminal(job, MW_PLOT_COLUMNS, n_lines + 6);
+    mw_plot_job_terminal(job, MW_PLOT_COLUMNS, n_lines + 7);
     mw_str_addf(&job->commands,
-                "set lmargin %d\nset rmargin %d\nset tmargin 2\nset bmargin 3\n"
+                "set lmargin %d\nset rmargin %d\nset tmargin 2\nset bmargin 4\n"
                 "set xrange [0:%.9g]\nset yrange [0:%d]\n"
                 "set border 1\nset xtics nomirror out\nunset key\n",
                 LEFT, RIGHT, g->per_ps * (double)g->window_ps, n_lines);

@@ -133,11 +133,10 @@ static enum mw_status write_data(const struct mw_plot_job *job,
 }
 
 /* Copies gnuplot's text without form feeds, spaces at line ends, and empty
- * lines in front. */
+ * lines (the charts have none inside). */
 static void copy_text(FILE *from, FILE *to)
 {
     char line[1024];
-    bool has_begun = false;
     rewind(from);
     while (fgets(line, sizeof line, from)) {
         size_t n = strlen(line);
@@ -145,9 +144,8 @@ static void copy_text(FILE *from, FILE *to)
             n--;
         }
         line[n] = '\0';
-        if (n > 0 || has_begun) {
-            fprintf(to, "%s\n", line + strspn(line, "\f"));
-            has_begun = true;
+        if (n > 0) {
+            fprintf(to, "%s\n", line);
         }
     }
     fflush(to);

@@ -19,6 +19,17 @@ static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
                                       "#000000"};
 enum { N_COLOURS = sizeof colours / sizeof *colours };
 
+/* Least and greatest coordinate shown on an axis. */
+struct range {
+    double min, max;
+};
+
+static void widen(struct range *range, double v)
+{
+    range->min = fmin(range->min, v);
+    range->max = fmax(range->max, v);
+}
+
 static const char *axis_format(enum mw_plot_format format)
 {
     switch (format) {
@@ -34,8 +45,33 @@ static const char *axis_format(enum mw_plot_format format)
     return "%g";
 }
 
+/*
+ * Tics of a log axis of bytes at powers of 2, at most about ten: gnuplot's own
+ * binary prefixes are spelt "kiB" and leave a hole where there is none.
+ */
+static void put_byte_tics(struct mw_plot_job *job, char name,
+                          const struct range *range)
+{
+    static const char *const prefixes[] = {"B",   "KiB", "MiB", "GiB",
+                                           "TiB", "PiB", "EiB"};
+    int low = (int)floor(log2(range->min)), high = (int)ceil(log2(range->max));
+    low = low < 0 ? 0 : low;
+    high = high > 69 ? 69 : high;
+    int step = 1;
+    while ((high - low) / step > 10) {
+        step *= 2;
+    }
+    mw_str_addf(&job->commands, "set %ctics (", name);
+    for (int p = (low + step - 1) / step * step; p <= high; p += step) {
+        mw_str_addf(&job->commands, "%s'%d %s' %.0f",
+                    p - step >= low ? ", " : "", 1 << p % 10, prefixes[p / 10],
+                    exp2(p));
+    }
+    mw_str_add(&job->commands, ")\n");
+}
+
 static void put_axis(struct mw_plot_job *job, char name,
-                     const struct mw_plot_axis *axis)
+                     const struct mw_plot_axis *axis, const struct range *range)
 {
     struct mw_str *out = &job->commands;
     mw_str_addf(out, "set %clabel ", name);
@@ -44,17 +80,21 @@ static void put_axis(struct mw_plot_job *job, char name,
     if (axis->is_log) {
         int base = axis->format == MW_PLOT_BYTES ? 2 : 10;
         mw_str_addf(out, "set logscale %c %d\n", name, base);
+        if (base == 2) {
+            put_byte_tics(job, name, range);
+        }
     }
 }
 
-static void put_frame(struct mw_plot_job *job, const struct mw_plot_axes *axes)
+static void put_frame(struct mw_plot_job *job, const struct mw_plot_axes *axes,
+                      const struct range range[2])
 {
     struct mw_str *out = &job->commands;
     mw_str_add(out, "set title ");
     mw_plot_job_quote(job, axes->title);
     mw_str_add(out, "\n");
-    put_axis(job, 'x', &axes->x);
-    put_axis(job, 'y', &axes->y);
+    put_axis(job, 'x', &axes->x, &range[0]);
+    put_axis(job, 'y', &axes->y, &range[1]);
     if (job->target != MW_PLOT_TEXT) {
         mw_str_add(out, "set border 3 lc rgb '#555555'\n"
                         "set xtics nomirror out\nset ytics nomirror out\n"
@@ -70,14 +110,9 @@ static bool can_show(const struct mw_plot_axis *axis, double v)
     return isfinite(v) && (!axis->is_log || v > 0);
 }
 
-/* Range of all points shown, of x and y alike. */
-struct range {
-    double min, max;
-};
-
 /* A block of data; false when it has no point (gnuplot then has no block). */
 static bool put_series(struct mw_plot_job *job, const struct mw_plot_axes *axes,
-                       const struct mw_plot_series *s, struct range *range)
+                       const struct mw_plot_series *s, struct range range[2])
 {
     bool has_points = false;
     mw_str_add(&job->data, "# ");
@@ -86,8 +121,8 @@ static bool put_series(struct mw_plot_job *job, const struct mw_plot_axes *axes,
     for (size_t i = 0; i < s->n; i++) {
         if (can_show(&axes->x, s->x[i]) && can_show(&axes->y, s->y[i])) {
             mw_str_addf(&job->data, "%.9g %.9g\n", s->x[i], s->y[i]);
-            range->min = fmin(range->min, fmin(s->x[i], s->y[i]));
-            range->max = fmax(range->max, fmax(s->x[i], s->y[i]));
+            widen(&range[0], s->x[i]);
+            widen(&range[1], s->y[i]);
             has_points = true;
         }
     }
@@ -135,11 +170,13 @@ static void put_identity(struct mw_plot_job *job, double band)
 
 /* One range for both axes, a little wider than the points. */
 static void put_range(struct mw_plot_job *job, const struct mw_plot_axes *axes,
-                      const struct range *range)
+                      const struct range range[2])
 {
     bool is_log = axes->x.is_log && axes->y.is_log;
-    double low = is_log ? range->min / 1.3 : fmin(0, range->min);
-    double high = is_log ? range->max * 1.3 : range->max * 1.08;
+    double min = fmin(range[0].min, range[1].min);
+    double max = fmax(range[0].max, range[1].max);
+    double low = is_log ? min / 1.3 : fmin(0, min);
+    double high = is_log ? max * 1.3 : max * 1.08;
     mw_str_addf(&job->commands,
                 "set xrange [%.9g:%.9g]\nset yrange "
                 "[%.9g:%.9g]\n",
@@ -162,31 +199,35 @@ static enum mw_status draw(struct mw_plot_job *job,
                            const struct mw_plot_series *series, size_t n_series,
                            bool is_scatter, struct mw_err *err)
 {
-    struct range range = {.min = HUGE_VAL, .max = -HUGE_VAL};
+    struct range range[2] = {{HUGE_VAL, -HUGE_VAL}, {HUGE_VAL, -HUGE_VAL}};
     int *block = mw_calloc(n_series + 1, sizeof *block);
     int n_blocks = 0;
+    enum mw_status status;
     mw_str_add(&job->data, "# ");
     mw_plot_job_comment(job, axes->title);
     mw_str_add(&job->data, "\n");
     for (size_t i = 0; i < n_series; i++) {
-        block[i] = put_series(job, axes, &series[i], &range) ? n_blocks++ : -1;
+        block[i] = put_series(job, axes, &series[i], range) ? n_blocks++ : -1;
+    }
+    if (n_blocks == 0) {
+        status = mw_fail(err, MW_EINPUT,
+                         "there is nothing to draw: no point fits the axes");
+        goto out;
     }
     put_terminal(job, is_scatter);
-    put_frame(job, axes);
-    if (is_scatter && n_blocks > 0) {
-        put_range(job, axes, &range);
+    put_frame(job, axes, range);
+    if (is_scatter) {
+        put_range(job, axes, range);
     }
     mw_str_add(&job->commands, "plot ");
     if (is_scatter) {
         put_identity(job, axes->band);
     }
     put_elements(job, series, n_series, block, is_scatter);
+    status = mw_plot_job_run(job, err);
+out:
     mw_free(block);
-    if (n_blocks == 0) {
-        return mw_fail(err, MW_EINPUT,
-                       "there is nothing to draw: no point fits the axes");
-    }
-    return mw_plot_job_run(job, err);
+    return status;
 }
 
 static enum mw_status plot(const struct mw_plot_axes *axes,

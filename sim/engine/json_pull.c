@@ -65,11 +65,13 @@ static bool fail_found(struct mw_jp *jp, const char *wanted)
  * ----------------------------------------------------------------- */
 char mw_jp_peek(struct mw_jp *jp)
 {
-    while (jp->at < jp->len && strchr(" \t\r\n", jp->text[jp->at]) &&
-           jp->text[jp->at] != '\0') {
-        jp->at++;
+    for (; jp->at < jp->len; jp->at++) {
+        char c = jp->text[jp->at];
+        if (c != ' ' && c != '\n' && c != '\t' && c != '\r') {
+            return c;
+        }
     }
-    return jp->at < jp->len ? jp->text[jp->at] : '\0';
+    return '\0';
 }
 
 static bool take(struct mw_jp *jp, char c, const char *wanted)
