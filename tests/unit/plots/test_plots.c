@@ -195,11 +195,11 @@ static void test_text(void **state)
     fclose(f);
     /* 20 F, 4 p, 40 idle, 32 B; and 24 idle, 20 F, 20 W, 32 idle. */
     static const char *const lines[] = {
-        "stage 0 FFFFFFFFFFFFFFFFFFFFpppp"
-        "........................................"
-        "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB\n",
-        "stage 1 ........................FFFFFFFFFFFFFFFFFFFF"
-        "WWWWWWWWWWWWWWWWWWWW................................\n",
+        ("stage 0 FFFFFFFFFFFFFFFFFFFFpppp"
+         "........................................"
+         "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB\n"),
+        ("stage 1 ........................FFFFFFFFFFFFFFFFFFFF"
+         "WWWWWWWWWWWWWWWWWWWW................................\n"),
         "predicted: 96.00 us\n",
         "F forward  B input grad  W weight grad  p PP  . bubble\n",
     };
@@ -320,8 +320,8 @@ static void test_merging(void **state)
 static void test_curves(void **state)
 {
     (void)state;
-    const double x[] = {0, 1024, 2048, NAN, 4096};
-    const double y[] = {1, 2, 3, 4, INFINITY};
+    const double x[] = {0, 1024, 2048, (double)NAN, 4096};
+    const double y[] = {1, 2, 3, 4, HUGE_VAL};
     const struct mw_plot_series s[] = {{"ring", x, y, 5}, {"none", x, y, 1}};
     struct mw_plot_axes axes = {.title = "all_reduce",
                                 .x = {"size", MW_PLOT_BYTES, true},
