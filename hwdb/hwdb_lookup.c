@@ -62,19 +62,23 @@ bool mw_hw_list_has(const char *list, const char *text)
     return false;
 }
 
-static bool is_named(const char *slug, const char *name, const char *aliases,
-                     const char *text)
+static bool is_named(const char *name, const char *aliases, const char *text)
 {
-    return mw_hw_casecmp(slug, text) == 0 || mw_hw_casecmp(name, text) == 0 ||
-           mw_hw_list_has(aliases, text);
+    return mw_hw_casecmp(name, text) == 0 || mw_hw_list_has(aliases, text);
 }
 
 long mw_hw_find_gpu(const struct mw_hwdb *db, const char *name)
 {
     const struct mw_hw_gpu_row *rows =
         MW_HW_ROWS(db, MW_HW_GPUS, struct mw_hw_gpu_row);
-    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_GPUS); i++) {
-        if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
+    size_t n = mw_hw_n_rows(db, MW_HW_GPUS);
+    for (size_t i = 0; i < n; i++) {
+        if (mw_hw_casecmp(rows[i].slug, name) == 0) {
+            return (long)i;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (is_named(rows[i].name, rows[i].aliases, name)) {
             return (long)i;
         }
     }
@@ -85,8 +89,14 @@ long mw_hw_find_system(const struct mw_hwdb *db, const char *name)
 {
     const struct mw_hw_system_row *rows =
         MW_HW_ROWS(db, MW_HW_SYSTEMS, struct mw_hw_system_row);
-    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_SYSTEMS); i++) {
-        if (is_named(rows[i].slug, rows[i].name, rows[i].aliases, name)) {
+    size_t n = mw_hw_n_rows(db, MW_HW_SYSTEMS);
+    for (size_t i = 0; i < n; i++) {
+        if (mw_hw_casecmp(rows[i].slug, name) == 0) {
+            return (long)i;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (is_named(rows[i].name, rows[i].aliases, name)) {
             return (long)i;
         }
     }

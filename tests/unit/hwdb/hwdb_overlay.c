@@ -56,3 +56,43 @@ enum mw_status overlay_load(const char *name, const char *text,
     overlay_remove(&o);
     return status;
 }
+
+/* A line of the findings that has all of the parts. */
+static bool has_finding(const char *text, const struct wrong *w)
+{
+    char place[64] = "", column[64] = "";
+    if (w->line > 0) {
+        snprintf(place, sizeof place, "/%s:%d: ", w->file, w->line);
+    }
+    if (w->column != NULL) {
+        snprintf(column, sizeof column, "column '%s'", w->column);
+    }
+    for (const char *at = text; *at != '\0';) {
+        char line[1024];
+        size_t n = strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, at);
+        if (strstr(line, place) && strstr(line, column) &&
+            strstr(line, w->says[0]) &&
+            (w->says[1] == NULL || strstr(line, w->says[1]))) {
+            return true;
+        }
+        at += n + (at[n] == '\n');
+    }
+    return false;
+}
+
+void overlay_check_wrong(const struct wrong *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct mw_err err = {0};
+        struct mw_hwdb *db = NULL;
+        enum mw_status status =
+            overlay_load(cases[i].file, cases[i].text, &db, &err);
+        if (status != MW_EINPUT || db != NULL) {
+            fail_msg("%s: loaded", cases[i].name);
+        }
+        if (!has_finding(err.text, &cases[i])) {
+            fail_msg("%s: the findings are\n%s", cases[i].name, err.text);
+        }
+    }
+}

@@ -20,4 +20,19 @@ void overlay_remove(const struct overlay *o);
 enum mw_status overlay_load(const char *name, const char *text,
                             struct mw_hwdb **out, struct mw_err *err);
 
+/* A file of an overlay that must not load, and the finding that must be there.
+ */
+struct wrong {
+    const char *name; /* for the failure message */
+    const char *file, *text;
+    int line;           /* 0: any */
+    const char *column; /* NULL: any */
+    const char *says[2];
+};
+#define ORIGIN ",confidence,source\n"
+
+/* Each case must fail with its finding: the rule with its numbers, and what
+ * would be right. */
+void overlay_check_wrong(const struct wrong *cases, size_t n);
+
 #endif
