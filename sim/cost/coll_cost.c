@@ -45,8 +45,7 @@ static double ring_bw(const struct mw_cost_ctx *ctx, const struct mw_group *g)
 {
     const struct mw_system *sys = ctx->system;
     double inner = sys->intra_bw_Bps * sys->intra_efficiency;
-    double outer =
-        sys->node_net_bw_Bps / g->nic_sharers * sys->inter_efficiency;
+    double outer = ctx->domain_net_Bps / g->nic_sharers * sys->inter_efficiency;
 
     return g->n_nodes > 1 ? fmin(inner, outer) : inner;
 }
@@ -150,7 +149,7 @@ static double on_curve(const struct mw_curve_row *row, size_t n, double bytes)
 /* Does the group fill nodes as the benchmark that measured the curve did? */
 static bool is_packed(const struct mw_cost_ctx *ctx, const struct mw_group *g)
 {
-    int per_node = ctx->gpus_per_node;
+    int per_node = ctx->domain_gpus;
 
     return g->n_nodes == (g->n_ranks + per_node - 1) / per_node;
 }

@@ -55,6 +55,9 @@ struct mw_cost_ctx {
     const struct mw_system *system;
     const struct mw_gpu *gpu;
     int n_nodes, gpus_per_node;
+    int domain_gpus;        /* that reach one another by the scale-up links: a
+                               node, or the racks' 72 where it is larger */
+    double domain_net_Bps;  /* leaving one domain, one direction */
     double insitu_factor;   /* measured real step / hot loops; 1 when unknown */
     double kernel_launch_s; /* per operator on the device; 0 on a CPU */
     /* Shape dependence of a GEMM where nothing was measured: output tiles,
@@ -103,7 +106,8 @@ struct mw_cost mw_cost_p2p(const struct mw_cost_ctx *ctx, double bytes,
 double mw_cost_peak_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype);
 
 /* How the group of one dimension lies on nodes of gpus_per_node ranks, ranks
- * placed in layout->order. */
+ * placed in layout->order. Pass ctx->domain_gpus: what counts as a node for
+ * communication is the scale-up domain. */
 struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
                               int gpus_per_node);
 /* Does the boundary between pipeline stages s and s + 1 cross nodes? */

@@ -127,6 +127,18 @@ static void index_kernels(struct mw_cost_ctx *ctx)
     }
 }
 
+/* A rack-scale domain joins several nodes; its NICs are those of its nodes. */
+static void set_domain(struct mw_cost_ctx *ctx)
+{
+    const struct mw_system *sys = ctx->system;
+    int nodes = sys->gpus_per_node > 0 && sys->scaleup_gpus > sys->gpus_per_node
+                    ? sys->scaleup_gpus / sys->gpus_per_node
+                    : 1;
+
+    ctx->domain_gpus = nodes * ctx->gpus_per_node;
+    ctx->domain_net_Bps = nodes * sys->node_net_bw_Bps;
+}
+
 enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
@@ -146,6 +158,7 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
             err, MW_EINPUT, "gpus_per_node is %d but %s has %d GPUs in a node",
             gpus_per_node, made.system->slug, made.system->gpus_per_node);
     }
+    set_domain(&made);
     status = read_constants(&made, err);
     if (status == MW_OK) {
         status = read_insitu(&made, err);

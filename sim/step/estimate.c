@@ -137,7 +137,7 @@ static double closed_form_s(const struct mw_step_frame *f, bool is_gpipe, int m)
         v[i] = (struct lane){mw_time_to_s(s->f_ps), mw_time_to_s(s->b_ps),
                              mw_time_to_s(s->w_ps), 0};
         if (i + 1 < n) {
-            double *c = mw_cost_pp_crosses(p->layout, i, p->ctx->gpus_per_node)
+            double *c = mw_cost_pp_crosses(p->layout, i, p->ctx->domain_gpus)
                             ? &crossing
                             : &inside;
 

@@ -72,7 +72,7 @@ static void make_tails(struct mw_step_frame *f, int n_routes)
 
         mw_tail_of(
             p, f->units[d], is_twin,
-            mw_cost_stages_cross(p->layout, d, other, p->ctx->gpus_per_node),
+            mw_cost_stages_cross(p->layout, d, other, p->ctx->domain_gpus),
             n_routes, &f->tail[d]);
     }
 }

@@ -238,10 +238,10 @@ void mw_step_price_begin(struct mw_step_price *p,
         .optimizer_bytes = is_fp32 ? 8 : 12};
     for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
         p->group[dim] =
-            mw_cost_group(layout, (enum mw_dim)dim, ctx->gpus_per_node);
+            mw_cost_group(layout, (enum mw_dim)dim, ctx->domain_gpus);
     }
-    p->grad_group = mw_cost_grad_group(layout, false, ctx->gpus_per_node);
-    p->expert_group = mw_cost_grad_group(layout, true, ctx->gpus_per_node);
+    p->grad_group = mw_cost_grad_group(layout, false, ctx->domain_gpus);
+    p->expert_group = mw_cost_grad_group(layout, true, ctx->domain_gpus);
     find_layers(p);
     mw_step_size_units(p);
 }

@@ -73,7 +73,7 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
 
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
 {
-    int per_node = p->ctx->gpus_per_node;
+    int per_node = p->ctx->domain_gpus;
     bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
 
     return mw_time_from_s(
@@ -166,7 +166,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     if (has_tied_twin) {
         struct mw_group pair = {
             2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
-            mw_cost_pp_sharers(layout, p->ctx->gpus_per_node)};
+            mw_cost_pp_sharers(layout, p->ctx->domain_gpus)};
 
         out->embedding_bytes = mw_step_tied_params(p) * p->grad_bytes;
         out->embedding_ps =

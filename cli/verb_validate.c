@@ -1,0 +1,143 @@
+/* `meshwright validate FILE.csv...`: predictions against measurements. */
+#include "cli/verb_validate_view.h"
+
+#include <stdio.h>
+#include "base/units.h"
+
+struct args {
+    struct mw_cli cli;
+    char **files;
+    int n_files;
+    const char *model, *id;
+    double max_mape; /* below 0: no gate */
+    bool all_rows;
+};
+
+enum { OPT_MODEL = 0x2000, OPT_ID, OPT_MAX_MAPE, OPT_ROWS };
+
+static const struct argp_option options[] = {
+    {"model", OPT_MODEL, "M", 0, "Only rows whose model contains M", 0},
+    {"id", OPT_ID, "PREFIX", 0, "Only rows whose id begins with PREFIX", 0},
+    {"max-mape", OPT_MAX_MAPE, "X", 0,
+     "Exit 1 when the mean absolute error is above X, a fraction (0.2)", 0},
+    {"rows", OPT_ROWS, NULL, 0,
+     "Print every row, also when there are more than 60", 0},
+    {0}};
+
+static const char doc[] =
+    "Predicts every row of a table of measured training steps and prints the "
+    "errors.\v"
+    "Examples:\n"
+    "  meshwright validate my-runs.csv\n"
+    "  meshwright validate training_megatron_lm.csv --id megatron-a100-2021-04 "
+    "--max-mape 0.2\n\n"
+    "A cell that is empty is filled by a written rule, counted under "
+    "\"filled\"; rows that cannot be expressed are counted under \"skipped\" "
+    "with the reason. The columns are in docs/validate.md.\n"
+    "Exit status: 0 done; 1 the error is above --max-mape, or no row could be "
+    "predicted; 2 usage; 3 bad input file.";
+
+static double max_mape_of(const char *text, struct argp_state *state)
+{
+    double value = 0;
+
+    if (mw_double_parse(text, &value, NULL) != MW_OK || value < 0) {
+        argp_error(state, "--max-mape: '%s' is not a fraction; for example 0.2",
+                   text);
+    }
+    return value;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct args *a = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = a != NULL ? &a->cli : NULL;
+        return 0;
+    case OPT_MODEL:
+        a->model = arg;
+        return 0;
+    case OPT_ID:
+        a->id = arg;
+        return 0;
+    case OPT_MAX_MAPE:
+        a->max_mape = max_mape_of(arg, state);
+        return 0;
+    case OPT_ROWS:
+        a->all_rows = true;
+        return 0;
+    case ARGP_KEY_ARGS:
+        a->files = state->argv + state->next;
+        a->n_files = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which file of measurements?");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Rows first, then the gate: above it, or nothing predicted, is a "no". */
+static enum mw_status judge(const struct args *a, const struct mw_validate *v,
+                            struct mw_err *err)
+{
+    if (v->overall.rows == 0) {
+        return mw_fail(err, MW_ENO, "none of %zu rows could be predicted",
+                       v->rows.n);
+    }
+    if (a->max_mape >= 0 && v->overall.mape > a->max_mape) {
+        return mw_fail(err, MW_ENO,
+                       "the mean absolute error is %.4f, above --max-mape %g",
+                       v->overall.mape, a->max_mape);
+    }
+    return MW_OK;
+}
+
+static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
+                          struct mw_err *err)
+{
+    struct mw_validate v;
+    enum mw_status status = MW_OK;
+
+    mw_validate_init(&v, db);
+    v.model = a->model;
+    v.id_prefix = a->id;
+    for (int i = 0; i < a->n_files && status == MW_OK; i++) {
+        status = mw_validate_add(&v, a->files[i], err);
+    }
+    if (status == MW_OK) {
+        mw_validate_finish(&v);
+        mw_validate_view_print(&v, a->cli.json, a->all_rows);
+        status = judge(a, &v, err);
+    }
+    mw_validate_release(&v);
+    return status;
+}
+
+int mw_verb_validate(int argc, char **argv)
+{
+    static const struct argp_child children[] = {
+        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .args_doc = "FILE.csv...",
+                                     .doc = doc,
+                                     .children = children};
+    struct args a = {.max_mape = -1};
+    struct mw_err err = {0};
+    struct mw_hwdb *db = NULL;
+
+    if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
+        return 2;
+    }
+    enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
+
+    if (status == MW_OK) {
+        status = run(&a, db, &err);
+        mw_hwdb_free(db);
+    }
+    return status == MW_OK ? 0 : mw_cli_fail(&err);
+}

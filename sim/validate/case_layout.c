@@ -1,0 +1,235 @@
+/*
+ * Layout and workload of a measured row. What a source leaves out follows the
+ * framework's practice at the time; the rules are in validate.h.
+ */
+#include "sim/validate/validate_int.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Megatron and its descendants before fused attention (2022-06). */
+static bool is_before_flash(const char *framework)
+{
+    return mw_text_has(framework, "Megatron-LM 2.") ||
+           mw_text_has(framework, "Megatron-LM (20") ||
+           mw_text_has(framework, "vTrain") ||
+           mw_text_has(framework, "BigScience") ||
+           mw_text_has(framework, "Megatron + Deepspeed") ||
+           strcmp(framework, "Megatron") == 0 ||
+           strcmp(framework, "Megatron-LM") == 0;
+}
+
+/* Megatron-Core and what is built on it, since 2024. */
+static bool is_core(const char *framework)
+{
+    return mw_text_has(framework, "Megatron-Core") ||
+           mw_text_has(framework, "NeMo") ||
+           mw_text_has(framework, "Megatron-Bridge");
+}
+
+static enum mw_dtype dtype_of(struct mw_case *c)
+{
+    const char *text = c->row->dtype;
+
+    if (text[0] == '\0') {
+        mw_case_fill(c, MW_FILL_DTYPE);
+        return MW_BF16;
+    }
+    if (mw_text_has(text, "fp4")) {
+        return MW_FP4;
+    }
+    if (mw_text_has(text, "fp8") || mw_text_has(text, "float8")) {
+        return MW_FP8;
+    }
+    if (mw_text_has(text, "fp16")) {
+        return MW_FP16;
+    }
+    return mw_text_has(text, "fp32") ? MW_FP32 : MW_BF16;
+}
+
+void mw_case_workload(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+    struct mw_workload *w = &c->scenario.workload;
+    bool is_unfused = is_before_flash(r->framework);
+
+    if (!(r->seq > 0) || !(r->global_batch > 0)) {
+        mw_case_skip(c, "sequence length or global batch is not given");
+        return;
+    }
+    mw_workload_default(w);
+    w->seq = (int64_t)r->seq;
+    w->global_batch = (int64_t)r->global_batch;
+    w->dtype = dtype_of(c);
+    w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
+    mw_case_fill(c, MW_FILL_GRAD_DTYPE);
+    w->is_flash = !is_unfused;
+    w->has_dropout = is_unfused;
+    mw_case_fill(c, MW_FILL_ATTENTION);
+    w->causal_flops = mw_text_has(r->flops_attention, "causal") ||
+                      mw_text_has(r->tflops_def, "causal");
+}
+
+static int way_or(struct mw_case *c, double cell, enum mw_fill fill)
+{
+    if (isnan(cell)) {
+        mw_case_fill(c, fill);
+        return 1;
+    }
+    return (int)cell;
+}
+
+/* "fsdp-3", "zero1 over all dp", "distributed optimizer (zero-1)", "3". */
+static int zero_of(struct mw_case *c)
+{
+    const char *text = c->row->zero;
+
+    if (text[0] == '\0') {
+        mw_case_fill(c, MW_FILL_ZERO);
+        return is_core(c->row->framework);
+    }
+    if (text[1] == '\0' && text[0] >= '0' && text[0] <= '3') {
+        return text[0] - '0';
+    }
+    if (mw_text_has(text, "zero1") || mw_text_has(text, "zero-1")) {
+        if (mw_text_has(text, "fsdp") || mw_text_has(text, "within")) {
+            mw_case_skip(c, "sharding '%s' is not modelled", text);
+        }
+        return 1;
+    }
+    if (mw_text_has(text, "fsdp-2") || mw_text_has(text, "zero-2")) {
+        return 2;
+    }
+    if (mw_text_has(text, "hsdp")) {
+        mw_case_skip(c, "sharding '%s' is not modelled", text);
+    }
+    return 3;
+}
+
+static bool sp_of(struct mw_case *c)
+{
+    const char *text = c->row->seq_parallel;
+
+    if (text[0] == '\0') {
+        mw_case_fill(c, MW_FILL_SP);
+        return c->layout.tp > 1 && is_core(c->row->framework);
+    }
+    return text[0] == '1' && c->layout.tp > 1;
+}
+
+static enum mw_recompute recompute_of(struct mw_case *c)
+{
+    const char *text = c->row->recompute;
+
+    if (text[0] == '\0') {
+        mw_case_fill(c, MW_FILL_RECOMPUTE);
+        return MW_RECOMPUTE_NONE;
+    }
+    if (mw_text_has(text, "full")) {
+        return MW_RECOMPUTE_FULL;
+    }
+    return mw_text_has(text, "selective") ? MW_RECOMPUTE_SELECTIVE
+                                          : MW_RECOMPUTE_NONE;
+}
+
+static bool is_twin(const struct mw_measured *a, const struct mw_measured *b)
+{
+    return !isnan(b->micro_batch) && strcmp(a->model, b->model) == 0 &&
+           a->tp == b->tp && a->pp == b->pp && a->dp == b->dp;
+}
+
+static int micro_batch_of(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+    double from_steps = r->global_batch / (c->layout.dp * r->grad_accum);
+
+    if (!isnan(r->micro_batch)) {
+        return (int)r->micro_batch;
+    }
+    if (from_steps >= 1 && from_steps <= INT32_MAX) {
+        mw_case_fill(c, MW_FILL_MICRO_BATCH_STEPS);
+        return (int)from_steps;
+    }
+    for (size_t i = 0; i < c->n_all; i++) {
+        if (is_twin(r, &c->all[i])) {
+            mw_case_fill(c, MW_FILL_MICRO_BATCH_TWIN);
+            return (int)c->all[i].micro_batch;
+        }
+    }
+    if (mw_text_has(r->framework, "Megatron-LM (2020")) {
+        mw_case_fill(c, MW_FILL_MICRO_BATCH_WHOLE);
+        return (int)r->global_batch / c->layout.dp;
+    }
+    mw_case_fill(c, MW_FILL_MICRO_BATCH);
+    return 1;
+}
+
+static void take_ways(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+    struct mw_layout *l = &c->layout;
+
+    l->tp = way_or(c, r->tp, MW_FILL_TP);
+    l->pp = way_or(c, r->pp, MW_FILL_PP);
+    l->cp = isnan(r->cp) ? 1 : (int)r->cp;
+    l->vpp = isnan(r->vpp) || l->pp == 1 ? 1 : (int)r->vpp;
+    if (l->tp < 1 || l->pp < 1 || l->cp < 1 || l->vpp < 1) {
+        mw_case_skip(c, "ways below 1");
+        return;
+    }
+    if (isnan(r->dp)) {
+        mw_case_fill(c, MW_FILL_DP);
+        l->dp = (int)r->gpus / (l->tp * l->pp * l->cp);
+    } else {
+        l->dp = (int)r->dp;
+    }
+    if (l->dp < 1 || (double)l->tp * l->pp * l->cp * l->dp != r->gpus) {
+        mw_case_skip(c, "tp x pp x cp x dp is not the number of GPUs");
+    }
+}
+
+static void refuse(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+
+    if (isnan(r->tp) && isnan(r->pp) && isnan(r->dp)) {
+        mw_case_skip(c, "layout is not given");
+    } else if (mw_text_has(r->kind, "lora")) {
+        mw_case_skip(c, "LoRA");
+    } else if (mw_text_has(r->kind, "OOM")) {
+        mw_case_skip(c, "ran out of memory: no time");
+    } else if (mw_text_has(r->offload, "optimizer") ||
+               mw_text_has(r->framework, "offload")) {
+        mw_case_skip(c, "offload to the host");
+    } else if (mw_text_has(r->framework, "ulysses")) {
+        mw_case_skip(c, "Ulysses sequence parallelism");
+    } else if (mw_text_has(r->framework, "MegaScale (parallel")) {
+        mw_case_skip(c, "changed model block (parallel, sliding window)");
+    } else if (!(r->gpus >= 1)) {
+        mw_case_skip(c, "number of GPUs is not given");
+    }
+}
+
+void mw_case_layout(struct mw_case *c)
+{
+    struct mw_layout *l = &c->layout;
+
+    mw_layout_default(l);
+    refuse(c);
+    if (c->skipped == NULL) {
+        take_ways(c);
+    }
+    if (c->skipped != NULL) {
+        return;
+    }
+    l->zero = l->dp * l->cp > 1 ? zero_of(c) : 0;
+    l->sp = sp_of(c);
+    l->recompute = recompute_of(c);
+    l->micro_batch = micro_batch_of(c);
+    if (c->row->schedule[0] == '\0') {
+        mw_case_fill(c, MW_FILL_SCHEDULE);
+    }
+    l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
+}

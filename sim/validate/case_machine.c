@@ -1,0 +1,135 @@
+/*
+ * The machine of a measured row: the DGX (or the first system) that has the
+ * row's GPU, with as many GPUs per node as the row says, and the NICs that its
+ * interconnect column prints ("8x200Gb HDR IB" is 8 of 25 GB/s a direction).
+ */
+#include "sim/validate/validate_int.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names that sources use for what the database calls otherwise. */
+static const char *gpu_alias(const char *name)
+{
+    static const struct {
+        const char *said, *meant;
+    } alias[] = {{"A100", "a100-sxm-80gb"},
+                 {"A100-80GB", "a100-sxm-80gb"},
+                 {"A100-40GB", "a100-sxm-40gb"},
+                 {"V100", "v100-sxm-32gb"},
+                 {"V100-SXM2-32GB", "v100-sxm-32gb"},
+                 {"B300-SXM", "b300-sxm"},
+                 {"B200-SXM", "b200-sxm"}};
+
+    for (size_t i = 0; i < sizeof alias / sizeof alias[0]; i++) {
+        if (strcmp(name, alias[i].said) == 0) {
+            return alias[i].meant;
+        }
+    }
+    return name;
+}
+
+/* The DGX with that device first, else the first system in the table; one with
+ * the same architecture and links when the exact memory size has none. */
+static const struct mw_system *find_system(const struct mw_hwdb *db,
+                                           const struct mw_gpu *gpu)
+{
+    const struct mw_system *exact = NULL, *alike = NULL;
+
+    for (size_t i = 0; i < mw_hwdb_system_count(db); i++) {
+        const struct mw_system *s = mw_hwdb_system_at(db, i);
+        bool is_dgx = strncmp(s->slug, "dgx-", 4) == 0;
+
+        if (s->gpu == gpu && (exact == NULL || is_dgx)) {
+            exact = s;
+            if (is_dgx) {
+                return s;
+            }
+        }
+        if (alike == NULL && is_dgx && strcmp(s->gpu->arch, gpu->arch) == 0 &&
+            s->gpu->link_bw_Bps == gpu->link_bw_Bps &&
+            s->gpu->n_links == gpu->n_links) {
+            alike = s;
+        }
+    }
+    return exact != NULL ? exact : alike;
+}
+
+/* "8x200Gb", "8x400G", "4x100Gb": NICs of a node. */
+static bool parse_nics(const char *text, int *out_n, double *out_bw_Bps)
+{
+    for (const char *p = text; (p = strchr(p, 'x')) != NULL; p++) {
+        const char *begin = p;
+        char *end;
+
+        while (begin > text && isdigit((unsigned char)begin[-1])) {
+            begin--;
+        }
+        double gbit = strtod(p + 1, &end);
+
+        if (begin < p && end > p + 1 && (end[0] == 'G' || end[0] == 'g')) {
+            *out_n = atoi(begin);
+            *out_bw_Bps = gbit * 1e9 / 8;
+            return *out_n > 0 && gbit > 0;
+        }
+    }
+    return false;
+}
+
+static void take_nics(struct mw_case *c, int gpus_per_node)
+{
+    int n;
+    double bw_Bps;
+
+    if (parse_nics(c->row->interconnect, &n, &bw_Bps)) {
+        c->system.n_nics = n;
+        c->system.nic_bw_Bps = bw_Bps;
+        c->system.node_net_bw_Bps = n * bw_Bps;
+        c->ctx.domain_net_Bps =
+            n * bw_Bps * (c->ctx.domain_gpus / (double)gpus_per_node);
+    }
+}
+
+void mw_case_machine(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+    const char *name = gpu_alias(mw_text_head(c->arena, r->gpu));
+    const struct mw_gpu *gpu;
+    const struct mw_system *system;
+    int gpus = (int)r->gpus, nodes = isnan(r->nodes) ? 0 : (int)r->nodes;
+    struct mw_err why = {0};
+
+    if (mw_hwdb_gpu(c->db, name, &gpu, NULL) != MW_OK) {
+        mw_case_skip(c, "unknown GPU '%s'", r->gpu);
+        return;
+    }
+    system = find_system(c->db, gpu);
+    if (system == NULL) {
+        mw_case_skip(c, "no system with %s", gpu->slug);
+        return;
+    }
+    int per_node = nodes > 0 && gpus % nodes == 0 ? gpus / nodes
+                   : gpus < system->gpus_per_node ? gpus
+                                                  : system->gpus_per_node;
+
+    if (per_node > system->gpus_per_node) {
+        per_node = system->gpus_per_node;
+    }
+    mw_case_fill(c, MW_FILL_SYSTEM);
+    c->scenario.cluster.system = system->slug;
+    c->scenario.cluster.n_nodes = (gpus + per_node - 1) / per_node;
+    c->scenario.cluster.gpus_per_node = 0; /* the layout's product decides */
+    if (mw_cost_ctx_init(&c->ctx, c->db, system->slug,
+                         c->scenario.cluster.n_nodes, per_node,
+                         &why) != MW_OK) {
+        mw_case_skip(c, "%s", why.text);
+        return;
+    }
+    c->system = *system;
+    c->system.gpu = gpu;
+    c->ctx.system = &c->system;
+    c->ctx.gpu = gpu;
+    take_nics(c, per_node);
+}

@@ -1,0 +1,263 @@
+/*
+ * Reads files of measurements, makes a scenario and a plan of each row, and
+ * simulates it. See validate.h for the figures and the filling rules.
+ */
+#include "sim/validate/validate_int.h"
+
+#include "base/csv.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name, *text;
+} fill_rules[MW_FILL_COUNT] = {
+#define MW_FILL_ROW(name, key, text) {key, text},
+    MW_FILL_MAP(MW_FILL_ROW)
+#undef MW_FILL_ROW
+};
+
+const char *mw_fill_name(enum mw_fill fill)
+{
+    return fill_rules[fill].name;
+}
+
+const char *mw_fill_text(enum mw_fill fill)
+{
+    return fill_rules[fill].text;
+}
+
+/* ---- text ---------------------------------------------------------------- */
+bool mw_text_has(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (; *text != '\0'; text++) {
+        if (strncasecmp(text, word, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *mw_text_head(struct mw_arena *arena, const char *text)
+{
+    size_t n = strcspn(text, "(");
+
+    while (n > 0 && isspace((unsigned char)text[n - 1])) {
+        n--;
+    }
+    return mw_arena_printf(arena, "%.*s", (int)n, text);
+}
+
+void mw_case_skip(struct mw_case *c, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+
+    if (c->skipped != NULL) {
+        return;
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    c->skipped = mw_arena_strdup(c->arena, text);
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+#define TEXT(column, is_required)                                              \
+    {                                                                          \
+        .name = #column, .type = MW_C_STR,                                     \
+        .offset = offsetof(struct mw_measured, column),                        \
+        .required = (is_required)                                              \
+    }
+#define NUMBER(column, least)                                                  \
+    {                                                                          \
+        .name = #column, .type = MW_C_NUM,                                     \
+        .offset = offsetof(struct mw_measured, column), .min = (least),        \
+        .max = 1e12, .absent = (double)NAN                                     \
+    }
+
+static const struct mw_csv_field row_fields[] = {
+    TEXT(id, true),
+    TEXT(kind, false),
+    TEXT(model, true),
+    TEXT(gpu, true),
+    TEXT(interconnect, false),
+    TEXT(zero, false),
+    TEXT(seq_parallel, false),
+    TEXT(recompute, false),
+    TEXT(offload, false),
+    TEXT(dtype, false),
+    TEXT(schedule, false),
+    TEXT(framework, false),
+    TEXT(tflops_def, false),
+    TEXT(flops_attention, false),
+    NUMBER(hidden, 1),
+    NUMBER(layers, 1),
+    NUMBER(heads, 1),
+    NUMBER(kv_heads, 1),
+    NUMBER(ffn, 1),
+    NUMBER(vocab, 1),
+    NUMBER(experts, 0),
+    NUMBER(gated_mlp, 0),
+    NUMBER(seq, 1),
+    NUMBER(global_batch, 0),
+    NUMBER(micro_batch, 0),
+    NUMBER(grad_accum, 0),
+    NUMBER(gpus, 1),
+    NUMBER(nodes, 0),
+    NUMBER(tp, 0),
+    NUMBER(pp, 0),
+    NUMBER(vpp, 0),
+    NUMBER(dp, 0),
+    NUMBER(cp, 0),
+    NUMBER(ep, 0),
+    NUMBER(step_time_s, 0),
+    NUMBER(samples_per_s, 0),
+    NUMBER(tokens_per_s_per_gpu, 0),
+    NUMBER(tflops_per_gpu, 0),
+    {.name = NULL}};
+
+static void simulate(struct mw_case *c, struct mw_validate_row *out)
+{
+    struct mw_plan plan;
+    struct mw_step_result result;
+    struct mw_err why = {0};
+
+    if (mw_plan_make(&c->scenario, &c->layout, NULL, &plan, &why) != MW_OK) {
+        mw_case_skip(c, "%s", why.text);
+        return;
+    }
+    if (mw_step_simulate(&c->scenario, &plan, &c->ctx, NULL, &result, &why) !=
+        MW_OK) {
+        mw_case_skip(c, "%s", why.text);
+        mw_plan_release(&plan);
+        return;
+    }
+    out->measured_s = mw_case_measured_s(c, &result);
+    out->predicted_s = result.step_time_s;
+    out->peak_bytes = result.peak_bytes;
+    out->fits = result.fits;
+    memcpy(out->breakdown_s, result.breakdown_s, sizeof out->breakdown_s);
+    if (!(out->measured_s > 0)) {
+        mw_case_skip(c, "no measured time");
+    }
+    mw_step_result_release(&result);
+    mw_plan_release(&plan);
+}
+
+static const char *layout_text(struct mw_arena *arena,
+                               const struct mw_layout *l)
+{
+    char cp[16] = "", vpp[16] = "", zero[16] = "";
+
+    if (l->cp > 1) {
+        snprintf(cp, sizeof cp, " cp%d", l->cp);
+    }
+    if (l->vpp > 1) {
+        snprintf(vpp, sizeof vpp, " vpp%d", l->vpp);
+    }
+    if (l->zero > 0) {
+        snprintf(zero, sizeof zero, " zero%d", l->zero);
+    }
+    return mw_arena_printf(arena, "tp%d%s%s pp%d%s dp%d%s mbs%d %s", l->tp,
+                           l->sp ? "s" : "", cp, l->pp, vpp, l->dp, zero,
+                           l->micro_batch, mw_recompute_name(l->recompute));
+}
+
+static void predict(struct mw_validate *v, const struct mw_measured *all,
+                    size_t n_all, size_t i, struct mw_validate_row *out)
+{
+    struct mw_case c = {.arena = &v->arena,
+                        .db = v->db,
+                        .row = &all[i],
+                        .all = all,
+                        .n_all = n_all};
+
+    c.scenario.name = c.row->id;
+    c.scenario.file = out->file;
+    mw_limits_default(&c.scenario.limits);
+    mw_case_layout(&c);
+    if (c.skipped == NULL) {
+        mw_case_model(&c);
+    }
+    if (c.skipped == NULL) {
+        mw_case_workload(&c);
+    }
+    if (c.skipped == NULL) {
+        mw_case_machine(&c);
+    }
+    if (c.skipped == NULL) {
+        out->layout = layout_text(&v->arena, &c.layout);
+        simulate(&c, out);
+    }
+    out->fills = c.fills;
+    out->skipped = c.skipped;
+}
+
+static bool is_wanted(const struct mw_validate *v, const struct mw_measured *r)
+{
+    if (v->model != NULL && !mw_text_has(r->model, v->model)) {
+        return false;
+    }
+    return v->id_prefix == NULL ||
+           strncmp(r->id, v->id_prefix, strlen(v->id_prefix)) == 0;
+}
+
+static void add_row(struct mw_validate *v, const struct mw_csv *csv,
+                    const struct mw_measured *all, size_t i)
+{
+    const struct mw_measured *r = &all[i];
+    const char *gpu = mw_text_head(&v->arena, r->gpu);
+    struct mw_validate_row row = {
+        .file = csv->file,
+        .id = r->id,
+        .model = r->model,
+        .line = csv->line[i],
+        .layout = "",
+        .group = mw_arena_printf(&v->arena, "%s%s%s", r->framework,
+                                 r->framework[0] != '\0' ? ", " : "", gpu),
+        .job = mw_arena_printf(
+            &v->arena, "%s|%s|%s|%.0f|%.0f|%.0f|%s|%s", csv->file, r->model,
+            gpu, r->seq, r->global_batch, r->gpus, r->dtype, r->framework)};
+
+    predict(v, all, csv->n_rows, i, &row);
+    mw_array_push(&v->rows, row);
+}
+
+void mw_validate_init(struct mw_validate *v, const struct mw_hwdb *db)
+{
+    *v = (struct mw_validate){.db = db};
+    mw_arena_init(&v->arena);
+}
+
+void mw_validate_release(struct mw_validate *v)
+{
+    mw_array_release(&v->rows);
+    mw_array_release(&v->groups);
+    mw_arena_release(&v->arena);
+}
+
+enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
+                               struct mw_err *err)
+{
+    struct mw_csv csv;
+    void *rows;
+    enum mw_status status = mw_csv_load(path, &v->arena, &csv, err);
+
+    if (status == MW_OK) {
+        status = mw_csv_bind(&csv, row_fields, sizeof(struct mw_measured),
+                             false, &v->arena, &rows, err);
+    }
+    for (size_t i = 0; status == MW_OK && i < csv.n_rows; i++) {
+        if (is_wanted(v, &((const struct mw_measured *)rows)[i])) {
+            add_row(v, &csv, rows, i);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,112 @@
+/*
+ * Predictions against a table of measured training steps.
+ *
+ * A file is CSV, one measured run a row, with the columns of docs/validate.md
+ * (unknown columns are ignored, missing ones are empty cells). Each row
+ * becomes a scenario and a plan and is simulated. A cell that the source does
+ * not print is filled by a written rule, never by looking at the measured
+ * value; every use of a rule is counted. A row that cannot be expressed is
+ * listed with the reason.
+ *
+ *   error         = predicted / measured - 1
+ *   MAPE          mean of |error|; median_ape, p90_ape its quantiles
+ *   bias          mean of error
+ *   order_rate    of the pairs of rows that run the same job (model, batch,
+ *                 sequence, GPUs), the part whose order is predicted right
+ *   regret        of the row that the prediction picks for a job: how much
+ *                 longer it takes than the job's fastest row; median over jobs
+ */
+#ifndef MW_SIM_VALIDATE_VALIDATE_H
+#define MW_SIM_VALIDATE_VALIDATE_H
+
+#include "sim/step/step.h"
+
+/* X(name, what is filled and how) */
+#define MW_FILL_MAP(X)                                                         \
+    X(MODEL, "model", "architecture from the preset of the model's name")      \
+    X(KV_HEADS, "kv_heads", "as many key-value heads as heads")                \
+    X(FFN, "ffn", "4 x hidden, or 8/3 x hidden when gated")                    \
+    X(VOCAB, "vocab", "51200, Megatron-LM's padded GPT-2 vocabulary")          \
+    X(TP, "tp", "1")                                                           \
+    X(PP, "pp", "1")                                                           \
+    X(DP, "dp", "GPUs / (tp pp cp)")                                           \
+    X(MICRO_BATCH_STEPS, "micro_batch_steps",                                  \
+      "global batch / (dp x accumulation steps)")                              \
+    X(MICRO_BATCH_TWIN, "micro_batch_twin",                                    \
+      "of another row with the same model, tp, pp and dp")                     \
+    X(MICRO_BATCH_WHOLE, "micro_batch_whole",                                  \
+      "global batch / dp for Megatron-LM of 2020, which did not accumulate")   \
+    X(MICRO_BATCH, "micro_batch", "1")                                         \
+    X(ZERO, "zero", "1 for Megatron-Core since 2024, else 0")                  \
+    X(SP, "seq_parallel", "with tp > 1 for Megatron-Core since 2024, else no") \
+    X(RECOMPUTE, "recompute", "none")                                          \
+    X(DTYPE, "dtype", "bf16")                                                  \
+    X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \
+    X(ATTENTION, "attention",                                                  \
+      "unfused with dropout masks for Megatron before flash attention, else "  \
+      "flash without dropout")                                                 \
+    X(GRAD_DTYPE, "grad_dtype", "fp16 for fp16 training, else fp32")           \
+    X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
+    X(STEP_TIME, "step_time",                                                  \
+      "measured: from tokens/s, samples/s or TFLOP/s and their definition")
+
+enum mw_fill {
+#define MW_FILL_ENUM(name, key, text) MW_FILL_##name,
+    MW_FILL_MAP(MW_FILL_ENUM)
+#undef MW_FILL_ENUM
+        MW_FILL_COUNT
+};
+const char *mw_fill_name(enum mw_fill fill);
+const char *mw_fill_text(enum mw_fill fill);
+
+struct mw_validate_row {
+    const char *file, *id, *model;
+    const char *group;  /* framework and GPU */
+    const char *layout; /* "tp8 pp4 vpp3 dp32 mbs2 full" */
+    const char *job;    /* rows with the same one are alternatives */
+    int line;
+    const char *skipped; /* reason, NULL when predicted */
+    uint32_t fills;      /* bits of enum mw_fill */
+    double measured_s, predicted_s;
+    double breakdown_s[MW_SPAN_KIND_COUNT];
+    double peak_bytes;
+    bool fits;
+};
+
+struct mw_validate_group {
+    const char *name;
+    uint64_t rows; /* predicted ones */
+    double mape, median_ape, p90_ape, bias;
+    double order_rate, regret_median; /* NaN without alternatives */
+};
+
+struct mw_validate {
+    struct mw_arena arena;
+    const struct mw_hwdb *db;
+    const char *model;     /* only rows whose model contains this; NULL: all */
+    const char *id_prefix; /* only rows whose id begins so; NULL: all */
+    struct {
+        struct mw_validate_row *v;
+        size_t n, cap;
+    } rows;
+    struct {
+        struct mw_validate_group *v;
+        size_t n, cap;
+    } groups;
+    struct mw_validate_group overall;
+};
+
+void mw_validate_init(struct mw_validate *v, const struct mw_hwdb *db);
+void mw_validate_release(struct mw_validate *v);
+/* Reads a file and predicts its rows. MW_EINPUT for a file that is wrong (a
+ * row that cannot be expressed is no error). */
+enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
+                               struct mw_err *err);
+/* Statistics of all rows so far: groups in order of first appearance. */
+void mw_validate_finish(struct mw_validate *v);
+
+/* Statistics of n rows (skipped ones are left out). */
+void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
+                       struct mw_validate_group *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* Private to sim/validate. */
+#ifndef MW_SIM_VALIDATE_VALIDATE_INT_H
+#define MW_SIM_VALIDATE_VALIDATE_INT_H
+
+#include "sim/validate/validate.h"
+
+/* A row of the file. Numbers of empty cells are NaN. */
+struct mw_measured {
+    const char *id, *kind, *model, *gpu, *interconnect, *zero, *seq_parallel,
+        *recompute, *offload, *dtype, *schedule, *framework, *tflops_def,
+        *flops_attention;
+    double hidden, layers, heads, kv_heads, ffn, vocab, experts, gated_mlp, seq,
+        global_batch, micro_batch, grad_accum, gpus, nodes, tp, pp, vpp, dp, cp,
+        ep;
+    double step_time_s, samples_per_s, tokens_per_s_per_gpu, tflops_per_gpu;
+};
+
+/* A row on its way to a prediction. */
+struct mw_case {
+    struct mw_arena *arena;
+    const struct mw_hwdb *db;
+    const struct mw_measured *row;
+    const struct mw_measured *all; /* the file's rows, for twins */
+    size_t n_all;
+    uint32_t fills;
+    const char *skipped; /* set by the step that cannot go on */
+    struct mw_scenario scenario;
+    struct mw_layout layout;
+    struct mw_system system; /* the database's with the row's NICs */
+    struct mw_cost_ctx ctx;
+    enum mw_recompute recompute;
+};
+
+static inline void mw_case_fill(struct mw_case *c, enum mw_fill fill)
+{
+    c->fills |= UINT32_C(1) << fill;
+}
+/* "unknown GPU 'TPU v4'" and the like; the first reason stays. */
+void mw_case_skip(struct mw_case *c, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Is `word` in `text`, in any case? */
+bool mw_text_has(const char *text, const char *word);
+/* Text up to the first '(' or, when at_space, space; trimmed; in the arena. */
+const char *mw_text_head(struct mw_arena *arena, const char *text);
+
+/* case_model.c, case_layout.c, case_machine.c: each fills its part or sets
+ * skipped. */
+void mw_case_model(struct mw_case *c);
+void mw_case_workload(struct mw_case *c);
+void mw_case_layout(struct mw_case *c);
+void mw_case_machine(struct mw_case *c);
+/* Measured seconds of the row; 0 when it has none. Needs the prediction's
+ * FLOPs, which do not depend on the time. */
+double mw_case_measured_s(struct mw_case *c, const struct mw_step_result *r);
+
+#endif
