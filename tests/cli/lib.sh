@@ -31,13 +31,13 @@ first_line() {
     n_checks=$((n_checks + 1))
 }
 
-# json FILTER: python3 expression on the object `o` from stdout.txt.
+# json EXPRESSION: true of the object `o` on stdout.txt.
 json() {
-    python3 -c "
-import json, sys
-o = json.load(open('stdout.txt'))
-assert $1, 'not true: ' + '''$1'''
-" || fail "JSON check: $1"
+    EXPRESSION=$1 python3 -c '
+import json, os, sys
+o = json.load(open("stdout.txt"))
+sys.exit(0 if eval(os.environ["EXPRESSION"]) else 1)
+' || fail "not true: $1 ($(head -c 2000 stdout.txt))"
     n_checks=$((n_checks + 1))
 }
 
