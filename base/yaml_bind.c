@@ -349,7 +349,7 @@ enum mw_status mw_yaml_bind(struct mw_node *map, const struct mw_field *fields,
         return fail_type(map, map->name != NULL ? map->name : "the file",
                          "a mapping of keys to values", err);
     }
-    enum mw_status st = check_required(map, fields, err);
+    enum mw_status st = MW_OK;
     for (size_t i = 0; i < map->n; i++) {
         const struct mw_yaml_pair *pair = &map->u.pairs[i];
         const struct mw_field *f = find_field(fields, pair->key);
@@ -362,6 +362,10 @@ enum mw_status mw_yaml_bind(struct mw_node *map, const struct mw_field *fields,
             st = MW_EINPUT;
         }
         mark_seen(f, out);
+    }
+    /* Last, so that a misspelt key is the first finding, not its absence. */
+    if (check_required(map, fields, err) != MW_OK) {
+        st = MW_EINPUT;
     }
     return st;
 }
