@@ -1,11 +1,13 @@
 /*
  * JSON text, value by value: see json_pull_int.h. Numbers follow RFC 8259's
  * grammar (so NaN, Infinity, hex and leading zeros are errors); strings may
- * hold any bytes above 0x1f, escapes become UTF-8, a lone surrogate becomes
- * U+FFFD. Times are read from their digits, never through a double, as long as
- * they have no exponent.
+ * hold any characters above 0x1f, escapes become UTF-8, a lone surrogate
+ * becomes U+FFFD. Times are read from their digits, never through a double, as
+ * long as they have no exponent.
  */
 #include "sim/engine/json_pull_int.h"
+
+#include "base/text_int.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,28 +24,16 @@ bool mw_jp_fail(struct mw_jp *jp, size_t at, const char *fmt, ...)
         return false;
     }
     jp->failed = true;
-    struct mw_pos pos = {.file = jp->file, .line = 1, .width = 1};
-    size_t line_start = 0;
-    for (size_t i = 0; i < at; i++) {
-        if (jp->text[i] == '\n') {
-            pos.line++;
-            line_start = i + 1;
-        }
-    }
-    pos.column = (int)(at - line_start) + 1;
-    size_t line_len = strcspn(jp->text + line_start, "\n");
-    char line[200];
-    if (line_len < sizeof line) {
-        memcpy(line, jp->text + line_start, line_len);
-        line[line_len] = '\0';
-        pos.source_line = line;
-    }
     char what[256];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
+    struct mw_arena arena;
+    mw_arena_init(&arena);
+    struct mw_pos pos = mw_text_pos(jp->file, jp->text, jp->len, at, 1, &arena);
     mw_fail_at(jp->err, MW_EINPUT, &pos, "%s", what);
+    mw_arena_release(&arena);
     return false;
 }
 

@@ -150,6 +150,9 @@ enum mw_status mw_timeline_write_chrome(const struct mw_timeline *t,
                                         const char *path, struct mw_err *err);
 enum mw_status mw_timeline_write_csv(const struct mw_timeline *t,
                                      const char *path, struct mw_err *err);
+/* The same onto a stream, whose errors are the caller's to check. */
+void mw_timeline_put_chrome(const struct mw_timeline *t, FILE *f);
+void mw_timeline_put_csv(const struct mw_timeline *t, FILE *f);
 /*
  * Fills *out (released by the caller) only on success. MW_EINPUT with
  * FILE:LINE:COLUMN: not JSON, not a timeline of ours, a newer format, values
@@ -157,7 +160,8 @@ enum mw_status mw_timeline_write_csv(const struct mw_timeline *t,
  */
 enum mw_status mw_timeline_load(const char *path, struct mw_timeline *out,
                                 struct mw_err *err);
-/* The same from memory; name stands for the file in messages. */
+/* The same from memory (UTF-8, a NUL behind len); name stands for the file in
+ * messages. */
 enum mw_status mw_timeline_parse(const char *name, const char *text, size_t len,
                                  struct mw_timeline *out, struct mw_err *err);
 

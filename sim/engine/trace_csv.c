@@ -30,8 +30,11 @@ static bool head_fail(const struct head *h, int line, const char *what,
 }
 
 static bool copy_text(const struct head *h, int line, const char *value,
-                      char *out, size_t size)
+                      const char *wrong, char *out, size_t size)
 {
+    if (wrong) {
+        return head_fail(h, line, wrong, value);
+    }
     if (strlen(value) >= size) {
         return head_fail(h, line, "value is too long", value);
     }
@@ -97,11 +100,12 @@ static bool head_value(struct head *h, int line, const char *key,
         return head_source(h, line, value);
     }
     if (strcmp(key, "clock") == 0) {
-        return copy_text(h, line, value, h->t->clock, sizeof h->t->clock);
+        return copy_text(h, line, value, mw_trace_clock_wrong(value),
+                         h->t->clock, sizeof h->t->clock);
     }
     if (strcmp(key, "plan_hash") == 0) {
-        return copy_text(h, line, value, h->t->plan_hash,
-                         sizeof h->t->plan_hash);
+        return copy_text(h, line, value, mw_trace_hash_wrong(value),
+                         h->t->plan_hash, sizeof h->t->plan_hash);
     }
     if (strcmp(key, "step_time_s") == 0) {
         return head_step_time(h, line, value);

@@ -9,6 +9,7 @@
 #include "sim/engine/trace_read_int.h"
 
 #include "base/file.h"
+#include "base/text_int.h"
 #include "sim/engine/json_pull_int.h"
 
 #include <string.h>
@@ -30,12 +31,30 @@ static bool read_format(struct mw_jp *jp)
     return true;
 }
 
-/* A string of ours: must fit. */
-static bool read_text(struct mw_jp *jp, struct mw_str *scratch, char *out,
+const char *mw_trace_clock_wrong(const char *clock)
+{
+    bool is_right = strcmp(clock, "simulated") == 0 ||
+                    strcmp(clock, "wall") == 0 || strcmp(clock, "virtual") == 0;
+    return is_right ? NULL : "clock should be simulated, wall or virtual";
+}
+
+const char *mw_trace_hash_wrong(const char *hash)
+{
+    size_t n = strspn(hash, "0123456789abcdef");
+    return hash[n] == '\0' ? NULL : "plan_hash should be hexadecimal digits";
+}
+
+/* A string of ours: must fit, and be right. */
+static bool read_text(struct mw_jp *jp, struct mw_str *scratch,
+                      const char *(*wrong)(const char *), char *out,
                       size_t size)
 {
     if (!mw_jp_string(jp, scratch)) {
         return false;
+    }
+    const char *what = wrong ? wrong(scratch->s) : NULL;
+    if (what) {
+        return mw_jp_fail(jp, jp->token, "%s, not '%.40s'", what, scratch->s);
     }
     if (scratch->n >= size) {
         return mw_jp_fail(jp, jp->token, "text of %zu bytes; at most %zu",
@@ -49,7 +68,7 @@ static bool read_source(struct mw_jp *jp, struct mw_timeline *t)
 {
     char source[16] = "";
     struct mw_str scratch = {.s = NULL};
-    bool ok = read_text(jp, &scratch, source, sizeof source);
+    bool ok = read_text(jp, &scratch, NULL, source, sizeof source);
     mw_str_release(&scratch);
     if (!ok) {
         return false;
@@ -97,10 +116,12 @@ static bool read_other(struct mw_jp *jp, const char *key, struct mw_timeline *t,
         return read_source(jp, t);
     }
     if (strcmp(key, "clock") == 0) {
-        return read_text(jp, scratch, t->clock, sizeof t->clock);
+        return read_text(jp, scratch, mw_trace_clock_wrong, t->clock,
+                         sizeof t->clock);
     }
     if (strcmp(key, "plan_hash") == 0) {
-        return read_text(jp, scratch, t->plan_hash, sizeof t->plan_hash);
+        return read_text(jp, scratch, mw_trace_hash_wrong, t->plan_hash,
+                         sizeof t->plan_hash);
     }
     if (strcmp(key, "step_time_s") == 0) {
         return read_step_time(jp, t);
@@ -360,10 +381,16 @@ static bool read_chrome(const char *name, const char *text, size_t len,
 enum mw_status mw_timeline_parse(const char *name, const char *text, size_t len,
                                  struct mw_timeline *out, struct mw_err *err)
 {
+    if (mw_text_check(name, text, len, err) != MW_OK) {
+        return MW_EINPUT;
+    }
+    size_t bom = mw_text_bom(text, len);
+    text += bom;
+    len -= bom;
     size_t first = strspn(text, " \t\r\n");
     if (first >= len) {
         return mw_fail(err, MW_EINPUT,
-                       "%s: empty file; a timeline is Chrome trace JSON or CSV",
+                       "%s: is empty; a timeline is Chrome trace JSON or CSV",
                        name);
     }
     struct mw_timeline t;

@@ -128,23 +128,16 @@ static void put_other_data(FILE *f, const struct mw_timeline *t)
             t->n_ranks);
 }
 
-enum mw_status mw_timeline_write_chrome(const struct mw_timeline *t,
-                                        const char *path, struct mw_err *err)
+void mw_timeline_put_chrome(const struct mw_timeline *t, FILE *f)
 {
-    struct mw_outfile o = {.f = NULL};
-    enum mw_status status = mw_outfile_open(&o, path, err);
-    if (status != MW_OK) {
-        return status;
-    }
-    fputs("{\"traceEvents\":[\n", o.f);
-    put_all_metadata(o.f, t);
+    fputs("{\"traceEvents\":[\n", f);
+    put_all_metadata(f, t);
     for (size_t i = 0; i < t->spans.n; i++) {
-        put_span(o.f, t, &t->spans.v[i], i + 1 == t->spans.n);
+        put_span(f, t, &t->spans.v[i], i + 1 == t->spans.n);
     }
-    fputs("],\n\"displayTimeUnit\":\"ms\",\n", o.f);
-    put_other_data(o.f, t);
-    fputs("}\n", o.f);
-    return mw_outfile_commit(&o, err);
+    fputs("],\n\"displayTimeUnit\":\"ms\",\n", f);
+    put_other_data(f, t);
+    fputs("}\n", f);
 }
 
 /* ---- CSV
@@ -165,15 +158,9 @@ static void put_csv_span(FILE *f, const struct mw_timeline *t,
             s->end_ps % second_ps, s->bytes, s->flops);
 }
 
-enum mw_status mw_timeline_write_csv(const struct mw_timeline *t,
-                                     const char *path, struct mw_err *err)
+void mw_timeline_put_csv(const struct mw_timeline *t, FILE *f)
 {
-    struct mw_outfile o = {.f = NULL};
-    enum mw_status status = mw_outfile_open(&o, path, err);
-    if (status != MW_OK) {
-        return status;
-    }
-    fprintf(o.f,
+    fprintf(f,
             "# meshwright timeline\n# format: %d\n# source: %s\n# clock: %s\n"
             "# plan_hash: %s\n# step_time_s: %.17g\n# ranks: %d\n"
             "rank,stream,kind,name,microbatch,stage,start_s,end_s,bytes,"
@@ -182,8 +169,34 @@ enum mw_status mw_timeline_write_csv(const struct mw_timeline *t,
             t->step_time_s, t->n_ranks);
     struct mw_str cell = {.s = NULL};
     for (size_t i = 0; i < t->spans.n; i++) {
-        put_csv_span(o.f, t, &t->spans.v[i], &cell);
+        put_csv_span(f, t, &t->spans.v[i], &cell);
     }
     mw_str_release(&cell);
+}
+
+/* ---- files
+ * ------------------------------------------------------------------- */
+static enum mw_status
+write_file(const struct mw_timeline *t, const char *path,
+           void (*put)(const struct mw_timeline *, FILE *), struct mw_err *err)
+{
+    struct mw_outfile o = {.f = NULL};
+    enum mw_status status = mw_outfile_open(&o, path, err);
+    if (status != MW_OK) {
+        return status;
+    }
+    put(t, o.f);
     return mw_outfile_commit(&o, err);
+}
+
+enum mw_status mw_timeline_write_chrome(const struct mw_timeline *t,
+                                        const char *path, struct mw_err *err)
+{
+    return write_file(t, path, mw_timeline_put_chrome, err);
+}
+
+enum mw_status mw_timeline_write_csv(const struct mw_timeline *t,
+                                     const char *path, struct mw_err *err)
+{
+    return write_file(t, path, mw_timeline_put_csv, err);
 }

@@ -145,7 +145,8 @@ static void test_reordered(void **state)
 {
     (void)state;
     static const char text[] =
-        " {\"otherData\": {\"ranks\": 2, \"extra\": [1, {}], \"format\": 1,\n"
+        "\xef\xbb\xbf {\"otherData\": {\"ranks\": 2, \"extra\": [1, {}], "
+        "\"format\": 1,\n"
         "  \"clock\": \"wall\", \"source\": \"measured\",\n"
         "  \"step_time_s\": 1e-3, \"plan_hash\": \"ab\"},\n"
         " \"new\": null, \"traceEvents\": [\n"
@@ -184,8 +185,8 @@ struct bad_case {
     const char *text, *needle;
 };
 static const struct bad_case bad_cases[] = {
-    {"", "f: empty file"},
-    {" \n\t", "f: empty file"},
+    {"", "f: is empty"},
+    {" \n\t", "f: is empty"},
     {"{\"traceEvents\":[", "f:1:17: the file ends where"},
     {"[]", "f:1:1: '[' where '{' should be"},
     {"{}", "f:1:1: not a meshwright timeline: otherData.format"},
@@ -218,13 +219,20 @@ static const struct bad_case bad_cases[] = {
      "f: rank 0, stream compute: 'a' starts at 4000000 ps, before"},
     {FILE_OF(EVENT("0", "0", "0", "5", ARGS) ","),
      "f:3:1: ']' where a value should be"},
-    {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"clock\":"
-     "\"abcdefghijklmnopq\"}}",
-     "text of 17 bytes; at most 15"},
+    {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"plan_hash\":"
+     "\"0123456789abcdef0\"}}",
+     "text of 17 bytes; at most 16"},
+    {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"plan_hash\":\"x\"}}",
+     "f:1:55: plan_hash should be hexadecimal digits, not 'x'"},
+    {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"clock\":\"sun\"}}",
+     "f:1:51: clock should be simulated, wall or virtual, not 'sun'"},
+    {"# format: 1\n# clock: \n", "f:2: clock should be simulated"},
+    {"# format: 1\n# plan_hash: g\n", "f:2: plan_hash should be"},
     {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"source\":\"x\"}}",
      "source 'x' should be"},
     {"{\"traceEvents\":[],\"otherData\":{\"format\":1,\"step_time_s\":-1}}",
      "step time -1 s"},
+    {"{\"a\xff\"", "f: is not text (line 1 is not valid UTF-8)"},
     {"\x7f"
      "ELF\x02\x01",
      "f:1: not a meshwright timeline: neither"},
