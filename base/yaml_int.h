@@ -38,6 +38,14 @@ struct mw_yaml {
     struct mw_arena arena;
 };
 
+#define MW_YAML_TOO_DEEP                                                       \
+    "nested deeper than 64 levels; no file that is meant needs that"
+_Static_assert(MW_YAML_DEPTH_MAX == 64, "the text above says so");
+
+/* Refuses text that would take libfyaml too long; see yaml_scan.c. */
+enum mw_status mw_yaml_scan(struct mw_yaml *doc, struct mw_err *err);
+
+/* Place of a byte; width in bytes becomes characters of the same line. */
 struct mw_pos mw_yaml_pos(struct mw_yaml *doc, size_t offset, size_t width);
 
 #endif

@@ -107,11 +107,17 @@ static bool is_null_word(const char *s)
            strcmp(s, "Null") == 0 || strcmp(s, "NULL") == 0;
 }
 
+static const char second_document[] =
+    "a second document begins here; only one is allowed";
+
 static enum mw_status add_node(struct reader *r, struct mw_node *node)
 {
     if (++r->n_nodes > NODES_MAX) {
         return fail_place(r, node->offset, 1,
                           "the file has more than 4 million values");
+    }
+    if (r->depth == 0 && r->doc->root != NULL) {
+        return fail_place(r, node->offset, 1, second_document);
     }
     if (r->depth == 0) {
         r->doc->root = node;
@@ -121,6 +127,9 @@ static enum mw_status add_node(struct reader *r, struct mw_node *node)
     struct mw_yaml_pair entry = {.value = node};
     if (top->node->kind == MW_NODE_MAP) {
         entry = top->pending;
+        if (node->is_null && node->offset == entry.key_offset) {
+            node->width = entry.key_width; /* nothing there: show the key */
+        }
         entry.value = node;
         node->name = entry.key;
         top->has_key = false;
@@ -167,9 +176,7 @@ static enum mw_status on_start(struct reader *r, struct fy_token *token,
                           "a key must be a word, not a list or a mapping");
     }
     if (r->depth == MW_YAML_DEPTH_MAX) {
-        return fail_place(r, node->offset, 1,
-                          "nested deeper than 64 levels; no file that is "
-                          "meant needs that");
+        return fail_place(r, node->offset, 1, MW_YAML_TOO_DEEP);
     }
     enum mw_status st = add_node(r, node);
     if (st == MW_OK) {
@@ -261,15 +268,15 @@ static enum mw_status check_properties(struct reader *r,
                           : "tags (!name) are not allowed; remove it");
 }
 
+/* A document without "---" is refused at its first node, which has a place. */
 static enum mw_status on_document(struct reader *r, struct fy_token *start)
 {
-    if (++r->n_documents == 1) {
+    size_t offset, width;
+    if (++r->n_documents == 1 || start == NULL) {
         return MW_OK;
     }
-    size_t offset, width;
     token_place(r, start, &offset, &width);
-    return fail_place(r, offset, width,
-                      "a second document begins here; only one is allowed");
+    return fail_place(r, offset, width, second_document);
 }
 
 static enum mw_status on_event(struct reader *r, const struct fy_event *e)
@@ -316,6 +323,9 @@ static size_t offset_of(const struct mw_yaml *doc, int line, int column)
     for (int i = 1; i < column && at < doc->len && doc->text[at] != '\n';) {
         at++;
         i += ((unsigned char)doc->text[at] & 0xc0u) != 0x80u;
+    }
+    if (at == doc->len && at > 0 && doc->text[at - 1] == '\n') {
+        at--; /* the end of the last line says more than an empty line */
     }
     return at;
 }
@@ -390,6 +400,9 @@ static enum mw_status read_document(const char *name, char *text, size_t len,
     doc->text = text;
     doc->len = len;
     enum mw_status st = mw_text_check(name, text, len, err);
+    if (st == MW_OK) {
+        st = mw_yaml_scan(doc, err);
+    }
     if (st == MW_OK) {
         st = read_text(doc, err);
     }
