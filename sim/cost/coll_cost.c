@@ -135,7 +135,7 @@ static struct wire wire_of(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
 /* Time on the segment of the curve around `bytes`; end slopes continue. */
 static double on_curve(const struct mw_curve_row *row, size_t n, double bytes)
 {
-    size_t i = 0;
+    size_t i = row[0].bytes == 0 && n > 2; /* log-log has no place for 0 */
 
     while (i + 2 < n && (double)row[i + 1].bytes <= bytes) {
         i++;
@@ -166,7 +166,7 @@ static bool from_curve(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     }
     n = mw_hwdb_curve(ctx->db, ctx->system->slug, mw_coll_op_name(op),
                       g->n_ranks, &row);
-    if (n < 2) {
+    if (n < 2 || (n == 2 && row[0].bytes == 0)) {
         return false;
     }
     *out = (struct mw_cost){on_curve(row, n, bytes), MW_RUNG_CURVE};

@@ -56,6 +56,11 @@ void mw_plan_release(struct mw_plan *plan);
 enum mw_status mw_plan_load(const char *path,
                             const struct mw_scenario *scenario,
                             struct mw_plan *out, struct mw_err *err);
+/* The same from memory; name stands for the file in messages. The scenario
+ * must be given. */
+enum mw_status mw_plan_parse(const char *name, const char *text, size_t len,
+                             const struct mw_scenario *scenario,
+                             struct mw_plan *out, struct mw_err *err);
 /* Reads a plan and the scenario it names (relative to the plan's folder). */
 enum mw_status mw_plan_load_own(const char *path,
                                 struct mw_scenario *out_scenario,

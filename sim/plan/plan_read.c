@@ -329,23 +329,19 @@ static enum mw_status take_all(struct reading *r,
     return status;
 }
 
-/* scenario, or the plan's own into *own. */
-static enum mw_status load(const char *path, const struct mw_scenario *scenario,
-                           struct mw_scenario *own, struct mw_plan *out,
-                           struct mw_err *err)
+/* Reads a parsed file; scenario NULL: the plan's own, into *own. */
+static enum mw_status read_yaml(const char *path, struct mw_yaml *yaml,
+                                const struct mw_scenario *scenario,
+                                struct mw_scenario *own, struct mw_plan *out,
+                                struct mw_err *err)
 {
-    struct mw_yaml *yaml;
     struct mw_plan plan = {0};
-    struct reading r = {.plan = &plan, .err = err};
+    struct reading r = {.root = mw_yaml_root(yaml), .plan = &plan, .err = err};
     bool has_own = false;
-    enum mw_status status = mw_yaml_load(path, &yaml, err);
 
-    if (status != MW_OK) {
-        return status;
-    }
     mw_arena_init(&plan.arena);
-    r.root = mw_yaml_root(yaml);
-    status = read_doc(&r, path);
+    enum mw_status status = read_doc(&r, path);
+
     if (status == MW_OK && scenario == NULL) {
         status = mw_scenario_load(
             mw_plan_path_resolve(&plan.arena, path, plan.scenario_file), own,
@@ -356,7 +352,6 @@ static enum mw_status load(const char *path, const struct mw_scenario *scenario,
     if (status == MW_OK) {
         status = take_all(&r, scenario);
     }
-    mw_yaml_free(yaml);
     if (status == MW_OK) {
         *out = plan;
         return MW_OK;
@@ -365,6 +360,34 @@ static enum mw_status load(const char *path, const struct mw_scenario *scenario,
         mw_scenario_release(own);
     }
     mw_arena_release(&plan.arena);
+    return status;
+}
+
+static enum mw_status load(const char *path, const struct mw_scenario *scenario,
+                           struct mw_scenario *own, struct mw_plan *out,
+                           struct mw_err *err)
+{
+    struct mw_yaml *yaml;
+    enum mw_status status = mw_yaml_load(path, &yaml, err);
+
+    if (status == MW_OK) {
+        status = read_yaml(path, yaml, scenario, own, out, err);
+        mw_yaml_free(yaml);
+    }
+    return status;
+}
+
+enum mw_status mw_plan_parse(const char *name, const char *text, size_t len,
+                             const struct mw_scenario *scenario,
+                             struct mw_plan *out, struct mw_err *err)
+{
+    struct mw_yaml *yaml;
+    enum mw_status status = mw_yaml_parse(name, text, len, &yaml, err);
+
+    if (status == MW_OK) {
+        status = read_yaml(name, yaml, scenario, NULL, out, err);
+        mw_yaml_free(yaml);
+    }
     return status;
 }
 

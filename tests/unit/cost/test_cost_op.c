@@ -1,0 +1,246 @@
+/*
+ * Operators: roofline by hand, tiles and waves, the measured table (exact,
+ * interpolated, out of reach), the in-situ factor, explanations.
+ */
+#include "mw_test.h"
+
+#include "sim/cost/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+/* 100 TFLOP/s at 80 %, 1 TB/s at 50 %: 80 TFLOP/s and 500 GB/s. */
+static struct mw_gpu gpu_of(void)
+{
+    struct mw_gpu gpu = {.slug = "test", .source = "made up"};
+
+    for (int d = 0; d < MW_HW_DTYPES; d++) {
+        gpu.peak_flops[d] = 100e12;
+        gpu.gemm_efficiency[d] = 0.8;
+        gpu.gemm_efficiency_source[d] = "made up";
+    }
+    gpu.mem_bw_Bps = 1e12;
+    gpu.mem_efficiency = 0.5;
+    return gpu;
+}
+
+static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
+{
+    return (struct mw_cost_ctx){
+        .gpu = gpu, .insitu_factor = 1, .flash_efficiency = {0.5, 0.25}};
+}
+
+static struct mw_op gemm(int64_t m, int64_t n, int64_t k)
+{
+    struct mw_op op = {.kind = MW_OP_GEMM,
+                       .name = "g",
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .batch = 1,
+                       .dtype = MW_BF16};
+
+    op.flops = 2.0 * (double)m * (double)n * (double)k;
+    op.bytes = 2.0 * (double)(m * n + n * k + m * k);
+    return op;
+}
+
+static void test_roofline_by_hand(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = gemm(4096, 4096, 4096);
+
+    (void)state;
+    /* 2 x 4096^3 = 137.4 GFLOP / 80 TFLOP/s = 1.718 ms; 100.7 MB / 500 GB/s =
+     * 0.2 ms */
+    struct mw_cost cost = mw_cost_op(&ctx, &op, NULL);
+    mw_assert_near(cost.time_s, 137438953472.0 / 80e12, 1e-12, 0);
+    assert_int_equal(cost.rung, MW_RUNG_ROOFLINE);
+    op = gemm(1, 4096, 4096); /* 33.6 MB of weights: memory-bound */
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s,
+                   2.0 * (4096 + 4096.0 * 4096 + 4096) / 500e9, 1e-12, 0);
+    ctx.kernel_launch_s = 5e-6;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s,
+                   2.0 * (4096 + 4096.0 * 4096 + 4096) / 500e9 + 5e-6, 1e-12,
+                   0);
+}
+
+static void test_attention_takes_its_share(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = {.kind = MW_OP_ATTENTION,
+                       .name = "attn",
+                       .dtype = MW_BF16,
+                       .flops = 4e12};
+
+    (void)state;
+    /* forward 40 TFLOP/s, backward 20 */
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 0.1, 1e-12, 0);
+    op.pass = MW_PASS_B;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 0.2, 1e-12, 0);
+}
+
+static void test_tiles_and_waves(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op full = gemm(128 * 10, 128 * 10, 65536); /* 100 tiles */
+    struct mw_op one_more = gemm(128 * 101, 128, 65536); /* 101 tiles */
+
+    (void)state;
+    gpu.n_sms = 100;
+    ctx.gemm_tile_m = ctx.gemm_tile_n = 128;
+    mw_assert_near(mw_cost_op(&ctx, &full, NULL).time_s, full.flops / 80e12,
+                   1e-12, 0);
+    /* the tile too many costs a whole second wave: twice the time of 100 */
+    mw_assert_near(mw_cost_op(&ctx, &one_more, NULL).time_s,
+                   2 * full.flops / 80e12, 1e-12, 0);
+    /* at a depth of k_half the rate is half */
+    ctx.gemm_k_half = 65536;
+    mw_assert_near(mw_cost_op(&ctx, &full, NULL).time_s, 2 * full.flops / 80e12,
+                   1e-12, 0);
+}
+
+static void test_narrow_dtype_falls_back(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = gemm(4096, 4096, 4096);
+
+    (void)state;
+    gpu.peak_flops[MW_FP8] = NAN;
+    gpu.peak_flops[MW_BF16] = 50e12;
+    gpu.gemm_efficiency[MW_BF16] = 0.5;
+    op.dtype = MW_FP8;
+    mw_assert_near(mw_cost_peak_flops(&ctx, MW_FP8), 50e12, 0, 0);
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, op.flops / 25e12, 1e-12,
+                   0);
+}
+
+static const struct mw_kernel_row gemm_rows[] = {
+    {"test", "gemm", "F", "bf16", 64, 64, 64, 1e-6, "row a"},
+    {"test", "gemm", "F", "bf16", 128, 64, 64, 1.5e-6, "row b"},
+    {"test", "gemm", "F", "bf16", 128, 128, 128, 4e-6, "row c"}};
+
+static void test_exact_rows_and_repeats(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = gemm(128, 64, 64);
+
+    (void)state;
+    ctx.kernels[MW_OP_GEMM][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){gemm_rows, 3};
+    struct mw_cost cost = mw_cost_op(&ctx, &op, NULL);
+    mw_assert_near(cost.time_s, 1.5e-6, 1e-12, 0);
+    assert_int_equal(cost.rung, MW_RUNG_EXACT);
+    op.batch = 6; /* batched: six of this shape */
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 9e-6, 1e-12, 0);
+    ctx.insitu_factor = 1.25;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 11.25e-6, 1e-12, 0);
+}
+
+static void test_interpolation_between_rows(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op near_b = gemm(129, 64, 64), far = gemm(65536, 65536, 64);
+
+    (void)state;
+    ctx.kernels[MW_OP_GEMM][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){gemm_rows, 3};
+    /* one part in 128 away from row b: its rate to a thousandth */
+    struct mw_cost cost = mw_cost_op(&ctx, &near_b, NULL);
+    mw_assert_near(cost.time_s, 1.5e-6 * 129 / 128, 1e-3, 0);
+    assert_int_equal(cost.rung, MW_RUNG_TABLE);
+    /* equal distance to two rows of equal rate: that rate */
+    static const struct mw_kernel_row same[] = {
+        {"test", "gemm", "F", "bf16", 100, 100, 100, 1e-3, "x"},
+        {"test", "gemm", "F", "bf16", 400, 100, 100, 4e-3, "x"}};
+    struct mw_op middle = gemm(200, 100, 100);
+    ctx.kernels[MW_OP_GEMM][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){same, 2};
+    mw_assert_near(mw_cost_op(&ctx, &middle, NULL).time_s, 2e-3, 1e-12, 0);
+    /* a thousand times beyond the largest row: the roofline answers */
+    assert_int_equal(mw_cost_op(&ctx, &far, NULL).rung, MW_RUNG_ROOFLINE);
+}
+
+static void test_memory_bound_rows(void **state)
+{
+    static const struct mw_kernel_row rows[] = {
+        {"test", "norm", "F", "bf16", 10, 100, 0, 2e-6, "floor"},
+        {"test", "norm", "F", "bf16", 1000, 100, 0, 20e-6, "large"}};
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = {.kind = MW_OP_NORM,
+                       .name = "norm",
+                       .m = 100,
+                       .n = 100,
+                       .dtype = MW_BF16};
+
+    (void)state;
+    ctx.kernels[MW_OP_NORM][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){rows, 2};
+    /* halfway in log(rows x width): sqrt(2 us x 20 us) */
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, sqrt(40) * 1e-6, 1e-12,
+                   0);
+    /* the same product in another shape costs the same */
+    op.m = 10;
+    op.n = 1000;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, sqrt(40) * 1e-6, 1e-12,
+                   0);
+}
+
+static void test_faster_device_is_never_slower(void **state)
+{
+    struct mw_gpu slow = gpu_of(), fast = gpu_of();
+    struct mw_cost_ctx a = ctx_of(&slow), b = ctx_of(&fast);
+
+    (void)state;
+    fast.mem_bw_Bps *= 2;
+    for (int64_t m = 1; m < 10000; m = m * 3 + 1) {
+        struct mw_op op = gemm(m, 512, 512);
+
+        assert_true(mw_cost_op(&b, &op, NULL).time_s <=
+                    mw_cost_op(&a, &op, NULL).time_s);
+    }
+}
+
+static void test_explanation_says_what_binds(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = gemm(1, 4096, 4096);
+    struct mw_arena arena;
+
+    (void)state;
+    mw_arena_init(&arena);
+    struct mw_explain root = {.name = "root", .count = 1, .arena = &arena};
+    struct mw_cost cost = mw_cost_op(&ctx, &op, &root);
+    assert_non_null(root.first_child);
+    assert_ptr_equal(root.first_child, root.last_child);
+    mw_assert_near(root.first_child->value_s, cost.time_s, 0, 0);
+    assert_non_null(strstr(root.first_child->formula, "memory"));
+    assert_string_equal(root.first_child->source, "made up");
+    assert_null(mw_explain_child(NULL, "x", 1, NULL, NULL));
+    mw_arena_release(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_roofline_by_hand),
+        cmocka_unit_test(test_attention_takes_its_share),
+        cmocka_unit_test(test_tiles_and_waves),
+        cmocka_unit_test(test_narrow_dtype_falls_back),
+        cmocka_unit_test(test_exact_rows_and_repeats),
+        cmocka_unit_test(test_interpolation_between_rows),
+        cmocka_unit_test(test_memory_bound_rows),
+        cmocka_unit_test(test_faster_device_is_never_slower),
+        cmocka_unit_test(test_explanation_says_what_binds),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
