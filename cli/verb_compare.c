@@ -142,8 +142,9 @@ static enum mw_status run(const struct args *a, struct mw_err *err)
     status = mw_timeline_load(a->file[1], &t[1], err);
     if (status == MW_OK) {
         struct mw_comparison c;
-        status = mw_compare(&t[0], a->file[0], &t[1], a->file[1], a->is_forced,
-                            &c, err);
+        const struct mw_compare_side sides[2] = {{&t[0], a->file[0]},
+                                                 {&t[1], a->file[1]}};
+        status = mw_compare(&sides[0], &sides[1], a->is_forced, &c, err);
         if (status == MW_OK) {
             status = report(a, &c, t, err);
             mw_comparison_release(&c);

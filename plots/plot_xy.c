@@ -132,14 +132,21 @@ static bool put_series(struct mw_plot_job *job, const struct mw_plot_axes *axes,
     return has_points;
 }
 
+/* What is drawn. */
+struct xy {
+    const struct mw_plot_axes *axes;
+    const struct mw_plot_series *series;
+    size_t n_series;
+    bool is_scatter;
+};
+
 /* The series as plot elements; block[i] is the data block of series i, -1 when
  * it has no point. */
-static void put_elements(struct mw_plot_job *job,
-                         const struct mw_plot_series *series, size_t n_series,
-                         const int *block, bool is_scatter)
+static void put_elements(struct mw_plot_job *job, const struct xy *xy,
+                         const int *block)
 {
-    bool is_first = !is_scatter;
-    for (size_t i = 0; i < n_series; i++) {
+    bool is_first = !xy->is_scatter;
+    for (size_t i = 0; i < xy->n_series; i++) {
         if (block[i] < 0) {
             continue;
         }
@@ -147,9 +154,9 @@ static void put_elements(struct mw_plot_job *job,
                     "%s$data index %d using 1:2 with %s lc rgb '%s' pt %d "
                     "ps 0.7 title ",
                     is_first ? "" : ", ", block[i],
-                    is_scatter ? "points" : "linespoints lw 1.6",
+                    xy->is_scatter ? "points" : "linespoints lw 1.6",
                     colours[i % N_COLOURS], i % 2 ? 5 : 7);
-        mw_plot_job_quote(job, series[i].label);
+        mw_plot_job_quote(job, xy->series[i].label);
         is_first = false;
     }
     mw_str_add(&job->commands, "\n");
@@ -194,51 +201,48 @@ static void put_terminal(struct mw_plot_job *job, bool is_scatter)
     }
 }
 
-static enum mw_status draw(struct mw_plot_job *job,
-                           const struct mw_plot_axes *axes,
-                           const struct mw_plot_series *series, size_t n_series,
-                           bool is_scatter, struct mw_err *err)
+static enum mw_status draw(struct mw_plot_job *job, const struct xy *xy,
+                           struct mw_err *err)
 {
     struct range range[2] = {{HUGE_VAL, -HUGE_VAL}, {HUGE_VAL, -HUGE_VAL}};
-    int *block = mw_calloc(n_series + 1, sizeof *block);
+    int *block = mw_calloc(xy->n_series + 1, sizeof *block);
     int n_blocks = 0;
     enum mw_status status;
     mw_str_add(&job->data, "# ");
-    mw_plot_job_comment(job, axes->title);
+    mw_plot_job_comment(job, xy->axes->title);
     mw_str_add(&job->data, "\n");
-    for (size_t i = 0; i < n_series; i++) {
-        block[i] = put_series(job, axes, &series[i], range) ? n_blocks++ : -1;
+    for (size_t i = 0; i < xy->n_series; i++) {
+        bool has_points = put_series(job, xy->axes, &xy->series[i], range);
+        block[i] = has_points ? n_blocks++ : -1;
     }
     if (n_blocks == 0) {
         status = mw_fail(err, MW_EINPUT,
                          "there is nothing to draw: no point fits the axes");
         goto out;
     }
-    put_terminal(job, is_scatter);
-    put_frame(job, axes, range);
-    if (is_scatter) {
-        put_range(job, axes, range);
+    put_terminal(job, xy->is_scatter);
+    put_frame(job, xy->axes, range);
+    if (xy->is_scatter) {
+        put_range(job, xy->axes, range);
     }
     mw_str_add(&job->commands, "plot ");
-    if (is_scatter) {
-        put_identity(job, axes->band);
+    if (xy->is_scatter) {
+        put_identity(job, xy->axes->band);
     }
-    put_elements(job, series, n_series, block, is_scatter);
+    put_elements(job, xy, block);
     status = mw_plot_job_run(job, err);
 out:
     mw_free(block);
     return status;
 }
 
-static enum mw_status plot(const struct mw_plot_axes *axes,
-                           const struct mw_plot_series *series, size_t n_series,
-                           bool is_scatter, const char *path,
+static enum mw_status plot(const struct xy *xy, const char *path,
                            struct mw_err *err)
 {
     struct mw_plot_job job;
     enum mw_status status = mw_plot_job_init(&job, path, err);
     if (status == MW_OK) {
-        status = draw(&job, axes, series, n_series, is_scatter, err);
+        status = draw(&job, xy, err);
         mw_plot_job_release(&job);
     }
     return status;
@@ -249,7 +253,8 @@ enum mw_status mw_plot_curves(const struct mw_plot_axes *axes,
                               size_t n_series, const char *path,
                               struct mw_err *err)
 {
-    return plot(axes, series, n_series, false, path, err);
+    struct xy xy = {axes, series, n_series, false};
+    return plot(&xy, path, err);
 }
 
 enum mw_status mw_plot_scatter(const struct mw_plot_axes *axes,
@@ -257,5 +262,6 @@ enum mw_status mw_plot_scatter(const struct mw_plot_axes *axes,
                                size_t n_series, const char *path,
                                struct mw_err *err)
 {
-    return plot(axes, series, n_series, true, path, err);
+    struct xy xy = {axes, series, n_series, true};
+    return plot(&xy, path, err);
 }

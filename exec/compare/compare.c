@@ -27,49 +27,56 @@ static double step_time_s(const struct mw_timeline *t)
 
 /* ---- refusals
  * ------------------------------------------------------------------- */
-static enum mw_status check_roles(const struct mw_timeline *simulated,
-                                  const char *simulated_name,
-                                  const struct mw_timeline *measured,
-                                  const char *measured_name, struct mw_err *err)
+static enum mw_status check_roles(const struct mw_compare_side *simulated,
+                                  const struct mw_compare_side *measured,
+                                  struct mw_err *err)
 {
-    if (simulated->is_measured && !measured->is_measured) {
+    bool is_first_measured = simulated->timeline->is_measured;
+    bool is_second_measured = measured->timeline->is_measured;
+    if (is_first_measured && !is_second_measured) {
         return mw_fail(err, MW_EINPUT,
                        "%s: is the measured timeline and %s the simulated one; "
                        "the simulated one goes first",
-                       simulated_name, measured_name);
+                       simulated->name, measured->name);
     }
-    if (simulated->is_measured) {
+    if (is_first_measured) {
         return mw_fail(err, MW_EINPUT,
                        "%s: was measured; a simulated timeline goes first (or "
                        "pass --force)",
-                       simulated_name);
+                       simulated->name);
     }
-    if (!measured->is_measured) {
+    if (!is_second_measured) {
         return mw_fail(err, MW_EINPUT,
                        "%s: was simulated; a measured timeline goes second (or "
                        "pass --force)",
-                       measured_name);
+                       measured->name);
     }
     return MW_OK;
 }
 
-static const char *hash_or_none(const struct mw_timeline *t)
+static const char *hash_or_none(const struct mw_compare_side *side)
 {
-    return t->plan_hash[0] ? t->plan_hash : "none";
+    const char *hash = side->timeline->plan_hash;
+    return *hash ? hash : "none";
 }
 
-static enum mw_status check_plans(const struct mw_timeline *simulated,
-                                  const char *simulated_name,
-                                  const struct mw_timeline *measured,
-                                  const char *measured_name, struct mw_err *err)
+static bool is_same_plan(const struct mw_compare_side *a,
+                         const struct mw_compare_side *b)
 {
-    if (strcmp(simulated->plan_hash, measured->plan_hash) == 0) {
+    return strcmp(a->timeline->plan_hash, b->timeline->plan_hash) == 0;
+}
+
+static enum mw_status check_plans(const struct mw_compare_side *simulated,
+                                  const struct mw_compare_side *measured,
+                                  struct mw_err *err)
+{
+    if (is_same_plan(simulated, measured)) {
         return MW_OK;
     }
     return mw_fail(err, MW_EINPUT,
                    "%s: plan hash %s but %s has %s; compare timelines of one "
                    "plan, or pass --force",
-                   measured_name, hash_or_none(measured), simulated_name,
+                   measured->name, hash_or_none(measured), simulated->name,
                    hash_or_none(simulated));
 }
 
@@ -149,37 +156,35 @@ static void add_side(struct mw_comparison *c, struct mw_timeline *t,
     add_stages(c, t, is_measured);
 }
 
-enum mw_status mw_compare(struct mw_timeline *simulated,
-                          const char *simulated_name,
-                          struct mw_timeline *measured,
-                          const char *measured_name, bool is_forced,
-                          struct mw_comparison *out, struct mw_err *err)
+enum mw_status mw_compare(const struct mw_compare_side *simulated,
+                          const struct mw_compare_side *measured,
+                          bool is_forced, struct mw_comparison *out,
+                          struct mw_err *err)
 {
     enum mw_status status = MW_OK;
     if (!is_forced) {
-        status = check_roles(simulated, simulated_name, measured, measured_name,
-                             err);
+        status = check_roles(simulated, measured, err);
         if (status == MW_OK) {
-            status = check_plans(simulated, simulated_name, measured,
-                                 measured_name, err);
+            status = check_plans(simulated, measured, err);
         }
-    }
-    struct mw_comparison c = {
-        .step = {.simulated_s = step_time_s(simulated),
-                 .measured_s = step_time_s(measured)},
-        .is_same_plan = strcmp(simulated->plan_hash, measured->plan_hash) == 0};
-    if (status == MW_OK && !(c.step.measured_s > 0)) {
-        status =
-            mw_fail(err, MW_EINPUT, "%s: the step took no time", measured_name);
     }
     if (status != MW_OK) {
         return status;
     }
+    const struct mw_timeline *m = measured->timeline;
+    struct mw_comparison c = {
+        .step = {.simulated_s = step_time_s(simulated->timeline),
+                 .measured_s = step_time_s(m)},
+        .is_same_plan = is_same_plan(simulated, measured)};
+    if (!(c.step.measured_s > 0)) {
+        return mw_fail(err, MW_EINPUT, "%s: the step took no time",
+                       measured->name);
+    }
     c.error = mw_compare_error(&c.step);
-    memcpy(c.clock, measured->clock, sizeof c.clock);
-    memcpy(c.plan_hash, measured->plan_hash, sizeof c.plan_hash);
-    add_side(&c, simulated, false);
-    add_side(&c, measured, true);
+    memcpy(c.clock, m->clock, sizeof c.clock);
+    memcpy(c.plan_hash, m->plan_hash, sizeof c.plan_hash);
+    add_side(&c, simulated->timeline, false);
+    add_side(&c, measured->timeline, true);
     *out = c;
     return MW_OK;
 }

@@ -51,17 +51,26 @@ struct mw_comparison {
     bool is_same_plan;  /* false only when forced */
 };
 
+/* A timeline and what messages call it: its file. */
+struct mw_compare_side {
+    struct mw_timeline *timeline;
+    const char *name;
+};
+
 /*
  * Compares; sorts both timelines. Refuses (MW_EINPUT) timelines of different
  * plans, a measured one in the place of the simulated one or the reverse, and
- * a measured step time of zero; `is_forced` lets the first two pass. The names
- * stand for the files in messages. Release *out with mw_comparison_release.
+ * a measured step time of zero; `is_forced` lets the first two pass. Release
+ * *out with mw_comparison_release.
+ *
+ *   struct mw_compare_side s = {&simulated, "simulated.json"},
+ *                          m = {&measured, "measured.json"};
+ *   mw_compare(&s, &m, false, &comparison, &err);
  */
-enum mw_status mw_compare(struct mw_timeline *simulated,
-                          const char *simulated_name,
-                          struct mw_timeline *measured,
-                          const char *measured_name, bool is_forced,
-                          struct mw_comparison *out, struct mw_err *err);
+enum mw_status mw_compare(const struct mw_compare_side *simulated,
+                          const struct mw_compare_side *measured,
+                          bool is_forced, struct mw_comparison *out,
+                          struct mw_err *err);
 void mw_comparison_release(struct mw_comparison *c);
 
 /* ---- results for people and programs ----------------------------------------

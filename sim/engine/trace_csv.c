@@ -29,12 +29,15 @@ static bool head_fail(const struct head *h, int line, const char *what,
     return false;
 }
 
-static bool copy_text(const struct head *h, int line, const char *value,
-                      const char *wrong, char *out, size_t size)
+/* A text that must be right and fit. */
+static bool head_text(const struct head *h, int line, const char *value,
+                      const char *wrong, char *out)
 {
     if (wrong) {
         return head_fail(h, line, wrong, value);
     }
+    size_t size =
+        out == h->t->clock ? sizeof h->t->clock : sizeof h->t->plan_hash;
     if (strlen(value) >= size) {
         return head_fail(h, line, "value is too long", value);
     }
@@ -100,12 +103,12 @@ static bool head_value(struct head *h, int line, const char *key,
         return head_source(h, line, value);
     }
     if (strcmp(key, "clock") == 0) {
-        return copy_text(h, line, value, mw_trace_clock_wrong(value),
-                         h->t->clock, sizeof h->t->clock);
+        return head_text(h, line, value, mw_trace_clock_wrong(value),
+                         h->t->clock);
     }
     if (strcmp(key, "plan_hash") == 0) {
-        return copy_text(h, line, value, mw_trace_hash_wrong(value),
-                         h->t->plan_hash, sizeof h->t->plan_hash);
+        return head_text(h, line, value, mw_trace_hash_wrong(value),
+                         h->t->plan_hash);
     }
     if (strcmp(key, "step_time_s") == 0) {
         return head_step_time(h, line, value);
@@ -186,9 +189,10 @@ struct rows {
     struct mw_err *err;
 };
 
-static bool row_int(const struct rows *r, size_t row, enum col c, int64_t min,
-                    int64_t max, int64_t *out)
+static bool row_int(const struct rows *r, size_t row, enum col c, int64_t max,
+                    int64_t *out)
 {
+    int64_t min = c == COL_RANK ? 0 : -1; /* -1: none */
     if (mw_csv_int_or(r->csv, row, r->col[c], -1, out, r->err) != MW_OK) {
         return false;
     }
@@ -229,9 +233,9 @@ static bool read_row(const struct rows *r, size_t row, struct mw_timeline *t)
 {
     struct mw_span s = {.name = 0};
     int64_t rank, microbatch, stage;
-    if (!row_int(r, row, COL_RANK, 0, MW_TIMELINE_RANKS_MAX - 1, &rank) ||
-        !row_int(r, row, COL_MICROBATCH, -1, INT32_MAX, &microbatch) ||
-        !row_int(r, row, COL_STAGE, -1, INT32_MAX, &stage) ||
+    if (!row_int(r, row, COL_RANK, MW_TIMELINE_RANKS_MAX - 1, &rank) ||
+        !row_int(r, row, COL_MICROBATCH, INT32_MAX, &microbatch) ||
+        !row_int(r, row, COL_STAGE, INT32_MAX, &stage) ||
         !row_word(r, row, COL_STREAM, mw_stream_find, &s.stream) ||
         !row_word(r, row, COL_KIND, mw_span_kind_find, &s.kind) ||
         !row_time(r, row, COL_START, &s.start_ps) ||

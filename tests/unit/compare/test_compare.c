@@ -73,11 +73,20 @@ static int teardown(void **state)
     return 0;
 }
 
+static enum mw_status compare_pair(struct mw_timeline *s, struct mw_timeline *m,
+                                   bool is_forced, struct mw_comparison *c,
+                                   struct mw_err *err)
+{
+    const struct mw_compare_side simulated = {s, "s.json"},
+                                 measured = {m, "m.json"};
+    return mw_compare(&simulated, &measured, is_forced, c, err);
+}
+
 static void compare(struct pair *p, bool is_forced, struct mw_comparison *c)
 {
     struct mw_err err = {.status = MW_OK};
-    if (mw_compare(&p->simulated, "s.json", &p->measured, "m.json", is_forced,
-                   c, &err) != MW_OK) {
+    if (compare_pair(&p->simulated, &p->measured, is_forced, c, &err) !=
+        MW_OK) {
         fail_msg("%s", err.text);
     }
 }
@@ -131,9 +140,8 @@ static void test_itself(void **state)
     struct pair *p = *state;
     struct mw_comparison c;
     struct mw_err err = {.status = MW_OK};
-    assert_int_equal(
-        mw_compare(&p->measured, "m", &p->measured, "m", true, &c, &err),
-        MW_OK);
+    assert_int_equal(compare_pair(&p->measured, &p->measured, true, &c, &err),
+                     MW_OK);
     mw_assert_near(c.error, 0, 0, 0);
     for (int k = 0; k < MW_SPAN_KIND_COUNT; k++) {
         mw_assert_near(mw_compare_difference_s(&c.by_kind[k]), 0, 0, 0);
@@ -164,8 +172,7 @@ static void expect_refusal(struct mw_timeline *s, struct mw_timeline *m,
 {
     struct mw_err err = {.status = MW_OK};
     struct mw_comparison c = {.error = 42};
-    assert_int_equal(mw_compare(s, "s.json", m, "m.json", is_forced, &c, &err),
-                     MW_EINPUT);
+    assert_int_equal(compare_pair(s, m, is_forced, &c, &err), MW_EINPUT);
     if (!strstr(err.text, needle)) {
         fail_msg("'%s' lacks '%s'", err.text, needle);
     }
