@@ -1,0 +1,42 @@
+/*
+ * Training data: bytes of a short text that ships with the program. Sequence
+ * q of step s is the window that begins at hash(seed, s, q); the text is a
+ * ring, so any length works. A vocabulary below 256 takes bytes modulo its
+ * size. Every rank can make any micro-batch without reading or sending.
+ */
+#include "exec/exec_int.h"
+
+#include "base/rand.h"
+#include "exec/sample_text.h"
+
+#include <string.h>
+
+/* Apart from the streams of parameters, which are small integers. */
+static const uint64_t data_stream = UINT64_C(0x64617461) << 32;
+
+static int32_t token_at(size_t length, size_t at, int vocab)
+{
+    unsigned char byte = (unsigned char)mw_sample_text[at % length];
+    return byte % vocab;
+}
+
+void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,
+                   int32_t *label)
+{
+    const struct mw_job *job = ex->job;
+    size_t length = strlen(mw_sample_text), seq = (size_t)ex->dims.seq;
+    uint64_t first = ((uint64_t)ex->at.dp * (uint64_t)job->n_microbatches +
+                      (uint64_t)microbatch) *
+                     (uint64_t)ex->dims.n_seqs;
+    for (uint64_t s = 0; s < (uint64_t)ex->dims.n_seqs; s++) {
+        uint64_t begin =
+            mw_rand_u64(job->workload->seed, data_stream + (uint64_t)ex->step,
+                        first + s) %
+            length;
+        for (size_t i = 0; i < seq; i++) {
+            int32_t *t = token + s * seq + i, *l = label + s * seq + i;
+            *t = token_at(length, begin + i, job->model->vocab);
+            *l = token_at(length, begin + i + 1, job->model->vocab);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/*
+ * Communication between ranks: one small table of functions, so that the
+ * interpreter does not know what carries the bytes ("mpi" here; "local" and
+ * "nccl" take the same table).
+ *
+ * Buffers are the device's. Collectives are in place and blocking; sends are
+ * not (the buffer is untouched until `wait`), receives are. Counts are
+ * elements. Every member of a communicator makes the same calls in the same
+ * order. A library's error comes back as MW_EBACKEND in its own words.
+ */
+#ifndef MW_EXEC_COMM_H
+#define MW_EXEC_COMM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mw_elem { MW_ELEM_F32, MW_ELEM_F64, MW_ELEM_I64 };
+enum mw_reduce { MW_REDUCE_SUM, MW_REDUCE_MAX };
+
+struct mw_comm_ops;
+
+/* A communicator: a set of ranks, and ours among them. */
+struct mw_comm {
+    const struct mw_comm_ops *ops;
+    int rank, size;
+};
+
+/* A send under way; zero: none. */
+struct mw_send {
+    void *handle;
+};
+
+struct mw_comm_ops {
+    const char *name;
+    /* Those of `parent` that give the same color, ordered by key. */
+    enum mw_status (*split)(struct mw_comm *parent, int color, int key,
+                            struct mw_comm **out, struct mw_err *err);
+    void (*free)(struct mw_comm *comm);
+    enum mw_status (*all_reduce)(struct mw_comm *comm, void *buf, size_t n,
+                                 enum mw_elem elem, enum mw_reduce op,
+                                 struct mw_err *err);
+    /* buf holds size blocks of n; ours is filled before, all after. */
+    enum mw_status (*all_gather)(struct mw_comm *comm, void *buf, size_t n,
+                                 enum mw_elem elem, struct mw_err *err);
+    /* buf holds size blocks of n; our block is the sum afterwards, the others
+     * are undefined. */
+    enum mw_status (*reduce_scatter)(struct mw_comm *comm, void *buf, size_t n,
+                                     enum mw_elem elem, struct mw_err *err);
+    enum mw_status (*send)(struct mw_comm *comm, const void *buf, size_t n,
+                           enum mw_elem elem, int peer, int tag,
+                           struct mw_send *out, struct mw_err *err);
+    enum mw_status (*recv)(struct mw_comm *comm, void *buf, size_t n,
+                           enum mw_elem elem, int peer, int tag,
+                           struct mw_err *err);
+    /* Ends a send and clears it; nothing to do for a zero one. */
+    enum mw_status (*wait)(struct mw_comm *comm, struct mw_send *send,
+                           struct mw_err *err);
+    enum mw_status (*barrier)(struct mw_comm *comm, struct mw_err *err);
+    /* Bytes of rank `root` to all: small control data. */
+    enum mw_status (*broadcast)(struct mw_comm *comm, void *buf, size_t bytes,
+                                int root, struct mw_err *err);
+    /* All members' `bytes` to root, in rank order; out is NULL elsewhere. */
+    enum mw_status (*gather)(struct mw_comm *comm, const void *buf,
+                             size_t bytes, void *out, int root,
+                             struct mw_err *err);
+};
+
+/* The world of this MPI job and this rank alone; free both with ops->free. */
+enum mw_status mw_comm_mpi_world(struct mw_comm **out, struct mw_err *err);
+enum mw_status mw_comm_mpi_self(struct mw_comm **out, struct mw_err *err);
+
+#endif

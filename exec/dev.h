@@ -1,0 +1,166 @@
+/*
+ * A device: memory, the operators of a training step, its clock. One small
+ * table of functions, so that the interpreter does not know what it runs on
+ * ("host" here; "cuda" is a module loaded at run time).
+ *
+ * Tensors are row-major. `void *` is an activation or a weight in the
+ * device's element type (float on the host); `float *` is always float32:
+ * statistics, gradients that accumulate, master weights. All operators are
+ * enqueued in order on one stream of the device; on the host they have ended
+ * when the call returns. They cannot fail: a device reports errors at `sync`.
+ */
+#ifndef MW_EXEC_DEV_H
+#define MW_EXEC_DEV_H
+
+#include "base/err.h"
+#include "sim/model/model.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mw_dev_ops;
+
+/* A kind of operator that takes `factor` times as long as it should: the test
+ * aid behind --slow. */
+struct mw_slow {
+    double factor[MW_OP_KIND_COUNT]; /* 0 and 1: as fast as it is */
+};
+
+struct mw_dev {
+    const struct mw_dev_ops *ops;
+    size_t elem_bytes; /* of an activation element */
+    size_t used_bytes; /* allocated now */
+    size_t peak_bytes; /* and at most */
+    struct mw_slow slow;
+};
+
+/* Norms: mean is unused and beta NULL for RMSNorm. */
+struct mw_dev_norm {
+    enum mw_norm kind;
+    const void *x, *gamma, *beta;
+    float *mean, *rstd;
+    int rows, width;
+};
+
+/* Attention: see kernels/kernels.h for shapes and strides. */
+struct mw_dev_attention {
+    int n_seqs, seq, n_heads, n_kv_heads, head_dim, ld_q, ld_kv;
+    const void *q, *k, *v;
+    void *out;
+    float *lse;
+    const void *dout; /* backward */
+    void *dq, *dk, *dv;
+    void *scratch; /* attention_scratch() bytes */
+};
+
+/* Tokens looked up in, or scored against, a shard of the vocabulary that
+ * begins at `first`. */
+struct mw_dev_vocab {
+    const int32_t *token; /* on the device */
+    int rows, width, first, n_local;
+};
+
+struct mw_dev_xent {
+    const void *logits; /* [rows][n_local] */
+    float *max, *sum, *target;
+    const int32_t *label;
+    int rows, first, n_local;
+};
+
+struct mw_dev_adamw {
+    float lr, beta1, beta2, eps, decay;
+    int step; /* 1, 2, ... for bias correction */
+};
+
+struct mw_dev_ops {
+    const char *name;
+    enum mw_status (*open)(int local_rank, struct mw_dev **out,
+                           struct mw_err *err);
+    void (*close)(struct mw_dev *dev);
+
+    /* Zeroed memory of the device; counted in used_bytes. */
+    void *(*alloc)(struct mw_dev *dev, size_t bytes);
+    void (*free)(struct mw_dev *dev, void *p, size_t bytes);
+    void (*zero)(struct mw_dev *dev, void *p, size_t bytes);
+    void (*copy)(struct mw_dev *dev, void *dst, const void *src, size_t bytes);
+    void (*to_device)(struct mw_dev *dev, void *dst, const void *src,
+                      size_t bytes);
+    void (*to_host)(struct mw_dev *dev, void *dst, const void *src,
+                    size_t bytes);
+    /* Ends what was enqueued. */
+    enum mw_status (*sync)(struct mw_dev *dev, struct mw_err *err);
+    /* Nanoseconds of work done so far by this rank's device: differences are
+     * the durations of compute segments. Thread CPU time on the host. */
+    int64_t (*busy_ns)(struct mw_dev *dev);
+
+    void (*linear_fwd)(struct mw_dev *dev, void *y, const void *x,
+                       const void *w, const void *bias, int m, int n, int k);
+    void (*linear_bwd_input)(struct mw_dev *dev, void *dx, const void *dy,
+                             const void *w, int m, int n, int k);
+    void (*linear_bwd_weight)(struct mw_dev *dev, float *dw, float *db,
+                              const void *dy, const void *x, int m, int n,
+                              int k);
+    /* db += column sums of dy: the bias of a row-parallel linear layer. */
+    void (*bias_bwd)(struct mw_dev *dev, float *db, const void *dy, int m,
+                     int n);
+    void (*norm_fwd)(struct mw_dev *dev, const struct mw_dev_norm *a, void *y);
+    void (*norm_bwd_input)(struct mw_dev *dev, const struct mw_dev_norm *a,
+                           void *dx, const void *dy);
+    void (*norm_bwd_param)(struct mw_dev *dev, const struct mw_dev_norm *a,
+                           float *dgamma, float *dbeta, const void *dy);
+    /* GELU (is_gated false; x is [rows][width]) or SwiGLU (x is
+     * [rows][2 width]). */
+    void (*act_fwd)(struct mw_dev *dev, bool is_gated, void *y, const void *x,
+                    int rows, int width);
+    void (*act_bwd)(struct mw_dev *dev, bool is_gated, void *dx, const void *dy,
+                    const void *x, int rows, int width);
+    size_t (*attention_scratch)(const struct mw_dev_attention *a);
+    void (*attention_fwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
+    void (*attention_bwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
+    /* In place on n_heads heads of rows ld apart; sign -1 is backward. */
+    void (*rotary)(struct mw_dev *dev, void *x, int rows, int ld, int seq,
+                   int n_heads, int head_dim, int sign);
+    void (*embedding_fwd)(struct mw_dev *dev, const struct mw_dev_vocab *a,
+                          void *y, const void *w);
+    void (*embedding_bwd)(struct mw_dev *dev, const struct mw_dev_vocab *a,
+                          float *dw, const void *dy);
+    void (*position_fwd)(struct mw_dev *dev, void *y, const void *w, int rows,
+                         int width, int seq);
+    void (*position_bwd)(struct mw_dev *dev, float *dw, const void *dy,
+                         int rows, int width, int seq);
+    void (*xent_max)(struct mw_dev *dev, const struct mw_dev_xent *a);
+    void (*xent_sum)(struct mw_dev *dev, const struct mw_dev_xent *a);
+    /* Sum of the losses of the rows; waits for the device. */
+    double (*xent_loss)(struct mw_dev *dev, const struct mw_dev_xent *a);
+    /* May overwrite the logits. */
+    void (*xent_bwd)(struct mw_dev *dev, const struct mw_dev_xent *a,
+                     void *dlogits, float scale);
+    /* y = x + bias + residual; bias may be NULL, y may be x or residual. */
+    void (*add)(struct mw_dev *dev, void *y, const void *x, const void *bias,
+                const void *residual, int rows, int width);
+    void (*accumulate)(struct mw_dev *dev, float *y, const float *x, size_t n);
+    void (*adamw)(struct mw_dev *dev, const struct mw_dev_adamw *h, float *w,
+                  const float *g, float *m, float *v, size_t n);
+};
+
+extern const struct mw_dev_ops mw_dev_host;
+
+/*
+ * The table of a backend by name. "cuda" looks for the module mw_cuda.so
+ * beside the program and in the library folder; MW_EMISSING says what lacks.
+ */
+enum mw_status mw_dev_find(const char *backend, const struct mw_dev_ops **out,
+                           struct mw_err *err);
+
+/* Element `n` of an activation or weight buffer. */
+static inline void *mw_dev_at(const struct mw_dev *dev, const void *p, size_t n)
+{
+    return (char *)(uintptr_t)p + n * dev->elem_bytes;
+}
+
+/* "gemm=1.3,norm=2" into the table; MW_EUSAGE for a name that is no kind of
+ * operator or a factor below 1. */
+enum mw_status mw_slow_parse(const char *text, struct mw_slow *out,
+                             struct mw_err *err);
+
+#endif

@@ -1,0 +1,338 @@
+/*
+ * A run: load, check, open, train, verify, time, report.
+ *
+ *   steps     0 .. warmup - 1      warm-up; compared with the reference when
+ *                                  verifying
+ *             warmup .. steps - 1  timed on both clocks
+ *
+ * A failure in the middle of a step leaves other ranks waiting, so it is
+ * returned at once and main aborts the job.
+ */
+#include "exec/drive.h"
+
+#include "base/log.h"
+#include "base/stats.h"
+#include "exec/fingerprint.h"
+#include "exec/replay.h"
+#include "exec/trace.h"
+#include "hwdb/hwdb.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct drive {
+    const struct mw_drive_opts *opts;
+    struct mw_comm *world;
+    struct mw_scenario scenario;
+    struct mw_plan plan;
+    bool has_plan;
+    struct mw_hwdb *db;
+    struct mw_cost_ctx cost;
+    const struct mw_dev_ops *dev_ops;
+    struct mw_dev *dev;
+    struct mw_job job;
+    struct mw_rec rec;
+    struct mw_exec ex;
+    bool is_open;
+    struct mw_reference ref;
+    struct mw_err *err;
+    struct mw_drive_result *out;
+};
+
+/* ---- set-up
+ * --------------------------------------------------------------------- */
+static enum mw_status check_ranks(const struct drive *d)
+{
+    int want = mw_layout_ranks(&d->plan.layout);
+    if (want != d->world->size) {
+        return mw_fail(d->err, MW_EUSAGE,
+                       "%s needs %d ranks (tp %d x pp %d x dp %d) but %d run",
+                       d->opts->plan, want, d->plan.layout.tp,
+                       d->plan.layout.pp, d->plan.layout.dp, d->world->size);
+    }
+    return MW_OK;
+}
+
+static enum mw_status load(struct drive *d)
+{
+    const struct mw_drive_opts *o = d->opts;
+    MW_TRY(mw_plan_load_own(o->plan, &d->scenario, &d->plan, d->err));
+    d->has_plan = true;
+    MW_TRY(check_ranks(d));
+    mw_job_from_plan(&d->job, &d->scenario, &d->plan);
+    MW_TRY(mw_job_check(&d->job, o->backend, d->err));
+    MW_TRY(mw_hwdb_load(o->hwdb, &d->db, d->err));
+    MW_TRY(mw_fingerprint_check(d->db, d->world->size, d->err));
+    const struct mw_cluster *c = &d->scenario.cluster;
+    return mw_cost_ctx_init(&d->cost, d->db, c->system, c->n_nodes,
+                            c->gpus_per_node, d->err);
+}
+
+static enum mw_status open_all(struct drive *d)
+{
+    MW_TRY(mw_dev_find(d->opts->backend, &d->dev_ops, d->err));
+    MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
+    d->dev->slow = d->opts->slow;
+    mw_rec_init(&d->rec, d->dev);
+    MW_TRY(mw_exec_open(&d->ex, &d->job, d->world, d->dev, &d->rec, d->err));
+    d->is_open = true;
+    if (d->opts->verify) {
+        return mw_reference_open(&d->ref, &d->job, d->world->rank, d->dev_ops,
+                                 d->err);
+    }
+    return MW_OK;
+}
+
+/* Every rank must have succeeded before any of them may wait for another;
+ * the message of the lowest failed rank stands for all. */
+static enum mw_status agree(struct drive *d, enum mw_status st)
+{
+    struct mw_comm *w = d->world;
+    double worst = st == MW_OK ? 0.0 : (double)(w->size - w->rank);
+    MW_TRY(
+        w->ops->all_reduce(w, &worst, 1, MW_ELEM_F64, MW_REDUCE_MAX, d->err));
+    if (worst == 0.0) {
+        return MW_OK;
+    }
+    int root = w->size - (int)worst;
+    struct mw_err shared = *d->err;
+    MW_TRY(w->ops->broadcast(w, &shared, sizeof shared, root, d->err));
+    *d->err = shared;
+    return shared.status;
+}
+
+/* ---- steps
+ * ---------------------------------------------------------------------- */
+/* Loss is reduced outside of what is timed: a real run logs it now and then. */
+static enum mw_status one_step(struct drive *d, int step)
+{
+    struct mw_drive_result *r = d->out;
+    MW_TRY(d->world->ops->barrier(d->world, d->err));
+    d->rec.is_on = step >= r->warmup;
+    mw_rec_step_begin(&d->rec);
+    MW_TRY(mw_exec_walk(&d->ex));
+    MW_TRY(mw_exec_reduce_gradients(&d->ex));
+    bool is_checked =
+        d->opts->verify && step < MW_VERIFY_STEPS && step < r->steps;
+    if (is_checked) {
+        MW_TRY(mw_exec_loss(&d->ex, &r->loss[step]));
+        MW_TRY(mw_verify_step(&d->ex, &d->ref, r->loss[step], &r->verdict));
+    }
+    MW_TRY(mw_exec_update(&d->ex));
+    mw_rec_step_end(&d->rec);
+    return is_checked ? MW_OK : mw_exec_loss(&d->ex, &r->loss[step]);
+}
+
+static enum mw_status train(struct drive *d)
+{
+    struct mw_drive_result *r = d->out;
+    for (int step = 0; step < r->steps; step++) {
+        MW_TRY(one_step(d, step));
+        if (!isfinite(r->loss[step])) {
+            return mw_fail(d->err, MW_EFAILED, "the loss of step %d is %g",
+                           step, r->loss[step]);
+        }
+    }
+    r->is_verified = d->opts->verify && r->verdict.is_right;
+    return MW_OK;
+}
+
+/* ---- clocks
+ * ---------------------------------------------------------------------- */
+/* Wall duration of each timed step: from the first rank's begin to the last
+ * rank's end. */
+static enum mw_status wall_steps(struct drive *d, double *out)
+{
+    const struct mw_rec *rec = &d->rec;
+    size_t last = rec->events.n - 1;
+    for (int s = 0; s < rec->n_steps; s++) {
+        double ends[2] = {-1e-9 * (double)mw_rec_time(rec, s, 0)->begin_ns,
+                          1e-9 * (double)mw_rec_time(rec, s, last)->end_ns};
+        MW_TRY(d->world->ops->all_reduce(d->world, ends, 2, MW_ELEM_F64,
+                                         MW_REDUCE_MAX, d->err));
+        out[s] = ends[1] + ends[0];
+    }
+    return MW_OK;
+}
+
+static int index_of_median(const double *v, int n)
+{
+    int best = 0;
+    double *copy = mw_calloc((size_t)n, sizeof *copy);
+    memcpy(copy, v, (size_t)n * sizeof *copy);
+    double median = mw_median(copy, (size_t)n);
+    mw_free(copy);
+    for (int i = 1; i < n; i++) {
+        if (fabs(v[i] - median) < fabs(v[best] - median)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static enum mw_status write_trace(struct drive *d, const struct mw_moment *at,
+                                  double step_s)
+{
+    struct mw_timeline t;
+    mw_timeline_init(&t);
+    snprintf(t.clock, sizeof t.clock, "%s",
+             d->opts->clock == MW_CLOCK_WALL ? "wall" : "virtual");
+    snprintf(t.plan_hash, sizeof t.plan_hash, "%s", d->out->plan_hash);
+    t.step_time_s = step_s;
+    enum mw_status st = mw_trace_gather(&d->ex, at, &t, d->err);
+    if (st == MW_OK && d->world->rank == 0) {
+        st = mw_timeline_write_chrome(&t, d->opts->trace, d->err);
+    }
+    mw_timeline_release(&t);
+    return st;
+}
+
+struct clocks {
+    double *busy_s, *cost_s, *wall_s, *virtual_s;
+    struct mw_moment *at;
+};
+
+static enum mw_status measure_virtual(struct drive *d, struct clocks *c)
+{
+    struct mw_drive_result *r = d->out;
+    mw_replay_costs(&d->ex, &d->cost, c->cost_s);
+    for (int s = 0; s < d->rec.n_steps; s++) {
+        mw_replay_busy(&d->rec, s, c->busy_s);
+        MW_TRY(mw_replay(&d->ex, c->busy_s, c->cost_s, NULL, &c->virtual_s[s],
+                         d->err));
+    }
+    mw_replay_busy(&d->rec, -1, c->busy_s);
+    r->virtual_cv = mw_cv(c->virtual_s, (size_t)d->rec.n_steps);
+    return mw_replay(&d->ex, c->busy_s, c->cost_s, c->at,
+                     &r->virtual_step_time_s, d->err);
+}
+
+static enum mw_status measure_all(struct drive *d, struct clocks *c)
+{
+    struct mw_drive_result *r = d->out;
+    size_t n = (size_t)d->rec.n_steps;
+    MW_TRY(measure_virtual(d, c));
+    MW_TRY(wall_steps(d, c->wall_s));
+    int median = index_of_median(c->wall_s, d->rec.n_steps);
+    if (d->opts->trace) {
+        bool is_wall = d->opts->clock == MW_CLOCK_WALL;
+        if (is_wall) {
+            MW_TRY(mw_trace_wall_moments(&d->ex, median, c->at, d->err));
+        }
+        MW_TRY(write_trace(
+            d, c->at, is_wall ? c->wall_s[median] : r->virtual_step_time_s));
+    }
+    r->step_time_cv = mw_cv(c->wall_s, n);
+    r->step_time_s = mw_median(c->wall_s, n);
+    return MW_OK;
+}
+
+static enum mw_status measure(struct drive *d)
+{
+    struct mw_arena *a = &d->out->arena;
+    size_t n = d->rec.events.n, steps = (size_t)d->rec.n_steps;
+    struct clocks c = {.busy_s = mw_arena_alloc(a, n, sizeof(double)),
+                       .cost_s = mw_arena_alloc(a, n, sizeof(double)),
+                       .wall_s = mw_arena_alloc(a, steps, sizeof(double)),
+                       .virtual_s = mw_arena_alloc(a, steps, sizeof(double)),
+                       .at = mw_arena_alloc(a, n, sizeof *c.at)};
+    return measure_all(d, &c);
+}
+
+/* ---- report
+ * ---------------------------------------------------------------------- */
+static enum mw_status gather_memory(struct drive *d)
+{
+    struct mw_drive_result *r = d->out;
+    struct mw_comm *w = d->world;
+    double peak = (double)d->dev->peak_bytes;
+    double act = (double)d->ex.act_peak_bytes;
+    MW_TRY(w->ops->gather(w, &peak, sizeof peak, r->peak_bytes, 0, d->err));
+    return w->ops->gather(w, &act, sizeof act, r->activation_peak_bytes, 0,
+                          d->err);
+}
+
+static enum mw_status verdict_status(struct drive *d)
+{
+    const struct mw_verdict *v = &d->out->verdict;
+    if (!d->opts->verify || v->is_right) {
+        return MW_OK;
+    }
+    return mw_fail(d->err, MW_ENO,
+                   "not verified: %s of step %d on rank %d differs from the "
+                   "one-rank run by %.3g of its maximum (allowed %.3g)",
+                   v->tensor, v->step, v->rank, v->error, v->tolerance);
+}
+
+static void begin_result(struct drive *d)
+{
+    struct mw_drive_result *r = d->out;
+    size_t n = (size_t)d->world->size;
+    r->n_ranks = d->world->size;
+    r->steps = d->opts->steps;
+    r->warmup = r->steps > MW_VERIFY_STEPS ? MW_VERIFY_STEPS : r->steps - 1;
+    r->verdict.is_right = true;
+    r->verdict.error = -1.0;
+    r->loss = mw_arena_alloc(&r->arena, (size_t)r->steps, sizeof *r->loss);
+    r->peak_bytes = mw_arena_alloc(&r->arena, n, sizeof *r->peak_bytes);
+    r->activation_peak_bytes =
+        mw_arena_alloc(&r->arena, n, sizeof *r->activation_peak_bytes);
+    r->predicted_step_time_s =
+        d->plan.has_predicted ? d->plan.predicted.step_time_s : (double)NAN;
+    snprintf(r->plan_hash, sizeof r->plan_hash, "%016" PRIx64,
+             mw_plan_hash(&d->plan));
+    snprintf(r->mode, sizeof r->mode, "%s", mw_fingerprint_mode(r->n_ranks));
+}
+
+static enum mw_status run(struct drive *d)
+{
+    MW_TRY(agree(d, load(d)));
+    MW_TRY(agree(d, open_all(d)));
+    begin_result(d);
+    MW_TRY(train(d));
+    mw_reference_close(&d->ref);
+    MW_TRY(measure(d));
+    MW_TRY(gather_memory(d));
+    return verdict_status(d);
+}
+
+static void close_all(struct drive *d)
+{
+    mw_reference_close(&d->ref);
+    if (d->is_open) {
+        mw_exec_close(&d->ex);
+    }
+    mw_rec_release(&d->rec);
+    if (d->dev) {
+        d->dev->ops->close(d->dev);
+    }
+    mw_hwdb_free(d->db);
+    if (d->has_plan) {
+        mw_plan_release(&d->plan);
+        mw_scenario_release(&d->scenario);
+    }
+}
+
+enum mw_status mw_drive_run(const struct mw_drive_opts *opts,
+                            struct mw_comm *world, struct mw_drive_result *out,
+                            struct mw_err *err)
+{
+    struct drive *d = mw_calloc(1, sizeof *d);
+    *out = (struct mw_drive_result){0};
+    mw_arena_init(&out->arena);
+    d->opts = opts;
+    d->world = world;
+    d->err = err;
+    d->out = out;
+    enum mw_status st = run(d);
+    close_all(d);
+    mw_free(d);
+    return st;
+}
+
+void mw_drive_result_release(struct mw_drive_result *r)
+{
+    mw_arena_release(&r->arena);
+}

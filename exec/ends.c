@@ -1,0 +1,124 @@
+/*
+ * The two ends of the model: embeddings before the first block; final norm,
+ * head and loss after the last. Both are split over the vocabulary in the TP
+ * group (Shoeybi et al., 2019, section 3): each rank looks up its own tokens
+ * and the group adds; the loss reduces one maximum, one target logit and one
+ * sum per token.
+ */
+#include "exec/exec_int.h"
+
+static struct mw_dev_vocab vocab_arg(const struct mw_exec *ex,
+                                     const struct mw_fwd *f)
+{
+    return (struct mw_dev_vocab){.token = f->token,
+                                 .rows = ex->dims.rows,
+                                 .width = ex->dims.hidden,
+                                 .first = ex->dims.first_token,
+                                 .n_local = ex->dims.vocab};
+}
+
+enum mw_status mw_embedding_forward(struct mw_exec *ex,
+                                    const struct mw_chunk *c, struct mw_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    struct mw_dev_vocab a = vocab_arg(ex, f);
+    ex->dev->ops->embedding_fwd(ex->dev, &a, f->x[0], c->embedding.w);
+    MW_TRY(mw_exec_tp_reduce(ex, "embed", f->x[0],
+                             (size_t)d->rows * (size_t)d->hidden,
+                             MW_REDUCE_SUM));
+    if (d->has_position) {
+        ex->dev->ops->position_fwd(ex->dev, f->x[0], c->position.w, d->rows,
+                                   d->hidden, d->seq);
+    }
+    return MW_OK;
+}
+
+void mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                         const struct mw_fwd *f, const struct mw_bwd *b)
+{
+    const struct mw_dims *d = &ex->dims;
+    struct mw_dev_vocab a = vocab_arg(ex, f);
+    ex->dev->ops->embedding_bwd(ex->dev, &a, c->embedding.g, b->dx[0]);
+    if (d->has_position) {
+        ex->dev->ops->position_bwd(ex->dev, c->position.g, b->dx[0], d->rows,
+                                   d->hidden, d->seq);
+    }
+}
+
+/* ---- head
+ * ---------------------------------------------------------------------- */
+static struct mw_dev_norm final_norm_arg(const struct mw_exec *ex,
+                                         const struct mw_chunk *c,
+                                         const struct mw_fwd *f)
+{
+    return (struct mw_dev_norm){.kind = ex->dims.norm,
+                                .x = f->x[c->n_layers],
+                                .gamma = c->final_norm.gamma.w,
+                                .beta = c->final_norm.beta.w,
+                                .mean = f->mean,
+                                .rstd = f->rstd,
+                                .rows = ex->dims.rows,
+                                .width = ex->dims.hidden};
+}
+
+static struct mw_dev_xent xent_arg(const struct mw_exec *ex,
+                                   const struct mw_fwd *f)
+{
+    return (struct mw_dev_xent){.logits = f->logits,
+                                .max = f->max,
+                                .sum = f->sum,
+                                .target = f->target,
+                                .label = f->label,
+                                .rows = ex->dims.rows,
+                                .first = ex->dims.first_token,
+                                .n_local = ex->dims.vocab};
+}
+
+enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
+                               struct mw_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    struct mw_dev_norm norm = final_norm_arg(ex, c, f);
+    struct mw_dev_xent x = xent_arg(ex, f);
+    size_t rows = (size_t)d->rows;
+    ops->norm_fwd(ex->dev, &norm, f->nf);
+    ops->linear_fwd(ex->dev, f->logits, f->nf, c->head.w, NULL, d->rows,
+                    d->vocab, d->hidden);
+    ops->xent_max(ex->dev, &x);
+    MW_TRY(mw_exec_tp_reduce(ex, "loss_max", f->max, rows, MW_REDUCE_MAX));
+    ops->xent_sum(ex->dev, &x);
+    MW_TRY(
+        mw_exec_tp_reduce(ex, "loss_target", f->target, rows, MW_REDUCE_SUM));
+    MW_TRY(mw_exec_tp_reduce(ex, "loss_sum", f->sum, rows, MW_REDUCE_SUM));
+    ex->loss[f->microbatch] = ops->xent_loss(ex->dev, &x);
+    return MW_OK;
+}
+
+enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
+                                struct mw_fwd *f, struct mw_bwd *b)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    struct mw_dev_xent x = xent_arg(ex, f);
+    ops->xent_bwd(ex->dev, &x, f->logits, ex->loss_scale);
+    ops->linear_bwd_input(ex->dev, b->dnf, f->logits, c->head.w, d->rows,
+                          d->vocab, d->hidden);
+    MW_TRY(mw_exec_tp_reduce(ex, "head", b->dnf,
+                             (size_t)d->rows * (size_t)d->hidden,
+                             MW_REDUCE_SUM));
+    struct mw_dev_norm norm = final_norm_arg(ex, c, f);
+    ops->norm_bwd_input(ex->dev, &norm, b->dx[c->n_layers], b->dnf);
+    return MW_OK;
+}
+
+void mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                    const struct mw_fwd *f, const struct mw_bwd *b)
+{
+    const struct mw_dims *d = &ex->dims;
+    ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, f->logits, f->nf,
+                                    d->rows, d->vocab, d->hidden);
+    struct mw_dev_norm norm = final_norm_arg(ex, c, f);
+    ex->dev->ops->norm_bwd_param(ex->dev, &norm, c->final_norm.gamma.g,
+                                 c->final_norm.beta.g, b->dnf);
+}

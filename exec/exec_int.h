@@ -1,0 +1,198 @@
+/*
+ * Inside of the executor: one rank's state, and the passes over a block and
+ * over the two ends of the model.
+ *
+ *   struct mw_exec     job, communicators, device, recorder, flat buffers
+ *   struct mw_chunk    a virtual stage: blocks, and the ends if it has them
+ *   struct mw_fwd      what F keeps of one micro-batch until W
+ *   struct mw_bwd      what B keeps of one micro-batch until W
+ *
+ * B keeps the gradient at the output of every linear layer and norm; W later
+ * makes dW = dY^T X from it, so the passes are separate functions and BW is B,
+ * send, W.
+ */
+#ifndef MW_EXEC_EXEC_INT_H
+#define MW_EXEC_EXEC_INT_H
+
+#include "exec/comm.h"
+#include "exec/dev.h"
+#include "exec/job.h"
+#include "exec/record.h"
+#include "exec/shards.h"
+
+/* Sizes of this rank, all that the passes need. */
+struct mw_dims {
+    int rows; /* tokens of a micro-batch */
+    int n_seqs, seq;
+    int hidden, ffn;                   /* ffn of this rank */
+    int n_heads, n_kv_heads, head_dim; /* of this rank */
+    int vocab, first_token;            /* of this rank */
+    int q_width, kv_width; /* columns of q, and of k and v together */
+    bool is_fused_qkv;     /* one GEMM [q | k | v], else q and [k | v] */
+    bool is_gated, has_rotary, has_position;
+    enum mw_norm norm;
+};
+
+/* A tensor's weights and gradient; both NULL where the model has none. */
+struct mw_tensor {
+    void *w;
+    float *g;
+};
+struct mw_linear {
+    struct mw_tensor weight, bias;
+};
+struct mw_norm_tensors {
+    struct mw_tensor gamma, beta;
+};
+struct mw_block {
+    struct mw_norm_tensors norm1, norm2;
+    struct mw_linear q;  /* the fused [q | k | v] when is_fused_qkv */
+    struct mw_linear kv; /* else unused */
+    struct mw_linear proj, fc1, fc2;
+};
+struct mw_chunk {
+    int virtual_stage, n_layers;
+    bool has_embedding, has_head;
+    struct mw_block *blocks;
+    struct mw_tensor embedding, position; /* first virtual stage */
+    struct mw_norm_tensors final_norm;    /* last */
+    struct mw_tensor head;
+};
+
+/* ---- activations
+ * ------------------------------------------------------------- */
+struct mw_block_fwd {
+    void *x; /* input: the previous block's output */
+    void *n1, *q, *kv, *att, *mid, *n2, *h1, *g;
+    float *mean1, *rstd1, *lse, *mean2, *rstd2;
+};
+struct mw_block_bwd {
+    void *dn1, *dq, *dkv, *dmid, *dn2, *dh1;
+};
+struct mw_fwd {
+    void *mem;
+    size_t bytes;
+    int chunk, microbatch;       /* -1: free */
+    struct mw_block_fwd *blocks; /* [n_layers] */
+    void **x;                    /* [n_layers + 1]: inputs, last the output */
+    int32_t *token, *label;      /* ends only */
+    void *nf, *logits;           /* head */
+    float *mean, *rstd, *max, *sum, *target;
+    struct mw_send sent; /* of the output */
+    struct mw_fwd *next; /* in the chunk's pool */
+};
+struct mw_bwd {
+    void *mem;
+    size_t bytes;
+    int chunk, microbatch;
+    struct mw_block_bwd *blocks;
+    void **dx; /* [n_layers + 1]: gradients at x */
+    void *dnf;
+    struct mw_send sent; /* of dx[0] */
+    struct mw_bwd *next;
+};
+
+struct mw_exec {
+    const struct mw_job *job;
+    struct mw_coord at;
+    struct mw_dims dims;
+    struct mw_comm *world; /* of this job; sends and receives */
+    struct mw_comm *tp, *dp, *ends;
+    struct mw_dev *dev;
+    struct mw_rec *rec;
+    struct mw_err *err; /* where failures of the passes go */
+    struct mw_shards shards;
+    /* Flat buffers, shards.n_total elements each; moments are a dp-th of it
+     * with ZeRO-1. */
+    float *w, *g, *m, *v;
+    size_t n_state; /* elements of m and v */
+    int n_chunks;
+    struct mw_chunk *chunks;
+    struct mw_fwd **fwd; /* [n_chunks]: pools */
+    struct mw_bwd **bwd;
+    void *tmp; /* [rows][max width]: transient */
+    void *tmp2;
+    void *scratch; /* attention */
+    size_t tmp_bytes, scratch_bytes;
+    struct mw_arena arena;
+    double *loss;                     /* [n_microbatches], sums over tokens */
+    float loss_scale;                 /* 1 / tokens of the whole step */
+    int step;                         /* 0, 1, ... */
+    size_t act_bytes, act_peak_bytes; /* fwd slabs in use */
+};
+
+/* ---- set-up
+ * -------------------------------------------------------------------- */
+/* Collective over `world`, which has the ranks of the layout. */
+enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
+                            struct mw_comm *world, struct mw_dev *dev,
+                            struct mw_rec *rec, struct mw_err *err);
+void mw_exec_close(struct mw_exec *ex);
+
+/* A slab for (chunk, microbatch): taken from the pool or made. */
+struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch);
+struct mw_fwd *mw_fwd_find(struct mw_exec *ex, int chunk, int microbatch);
+enum mw_status mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f);
+struct mw_bwd *mw_bwd_take(struct mw_exec *ex, int chunk, int microbatch);
+struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch);
+enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b);
+void mw_slabs_free(struct mw_exec *ex);
+
+/* ---- passes
+ * --------------------------------------------------------------------- */
+/* Forward writes y; backward takes dy (the gradient at y), writes dx. */
+enum mw_status mw_block_forward(struct mw_exec *ex, const struct mw_block *b,
+                                struct mw_block_fwd *f, void *y);
+enum mw_status mw_block_backward(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_block_fwd *f,
+                                 struct mw_block_bwd *k, const void *dy,
+                                 void *dx);
+void mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
+                     const struct mw_block_fwd *f, const struct mw_block_bwd *k,
+                     const void *dy);
+
+enum mw_status mw_embedding_forward(struct mw_exec *ex,
+                                    const struct mw_chunk *c, struct mw_fwd *f);
+void mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                         const struct mw_fwd *f, const struct mw_bwd *b);
+/* Adds the loss of the micro-batch to ex->loss[microbatch]. */
+enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
+                               struct mw_fwd *f);
+enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
+                                struct mw_fwd *f, struct mw_bwd *b);
+void mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                    const struct mw_fwd *f, const struct mw_bwd *b);
+
+/* Sum (or maximum) of a float32 buffer over the TP group, recorded. */
+enum mw_status mw_exec_tp_reduce(struct mw_exec *ex, const char *name,
+                                 void *buf, size_t n, enum mw_reduce op);
+
+/* ---- a step
+ * -------------------------------------------------------------------- */
+/* Walks this stage's list: gradients of the step in g, losses in loss. */
+enum mw_status mw_exec_walk(struct mw_exec *ex);
+/* Sums tied gradients and, over DP, all gradients (all-reduce, or
+ * reduce-scatter with ZeRO-1). */
+enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex);
+/* AdamW on what this rank owns; gathers weights with ZeRO-1. */
+enum mw_status mw_exec_update(struct mw_exec *ex);
+/* Mean loss per token of the step just walked, the same on every rank. */
+enum mw_status mw_exec_loss(struct mw_exec *ex, double *out);
+/* Elements of g that hold finished gradients on this rank: all, or with
+ * ZeRO-1 its own part. */
+void mw_exec_owned(const struct mw_exec *ex, size_t *out_first, size_t *out_n);
+
+/* Tokens and labels of one micro-batch of this replica and step. */
+void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,
+                   int32_t *label);
+
+/* Returns the status up: for calls whose failure ends a pass. */
+#define MW_TRY(call)                                                           \
+    do {                                                                       \
+        enum mw_status mw_try_ = (call);                                       \
+        if (mw_try_ != MW_OK) {                                                \
+            return mw_try_;                                                    \
+        }                                                                      \
+    } while (0)
+
+#endif

@@ -1,0 +1,235 @@
+/*
+ * From a plan to a job, what the executor can run, and the one-rank
+ * reference.
+ *
+ * Order of sums: micro-batch m adds to a weight's gradient when its W (or BW)
+ * is walked. On one rank the list F0 BW0 F1 BW1 ... adds in ascending order.
+ * A plan whose lists add in another order is folded onto one rank that keeps
+ * its virtual stages as chunks: all F, all B, then each stage's W in the
+ * plan's order.
+ */
+#include "exec/job.h"
+
+void mw_job_from_plan(struct mw_job *job, const struct mw_scenario *scenario,
+                      const struct mw_plan *plan)
+{
+    *job = (struct mw_job){.model = &scenario->model,
+                           .workload = &scenario->workload,
+                           .layout = plan->layout,
+                           .n_virtual = plan->n_virtual,
+                           .layers = plan->layers,
+                           .n_microbatches = plan->n_microbatches,
+                           .schedule = &plan->schedule};
+}
+
+int mw_job_first_layer(const struct mw_job *job, int virtual_stage)
+{
+    int first = 0;
+    for (int k = 0; k < virtual_stage; k++) {
+        first += job->layers[k];
+    }
+    return first;
+}
+
+/* ---- what can be run
+ * ---------------------------------------------------------- */
+static enum mw_status lacks(struct mw_err *err, const char *what,
+                            const char *instead)
+{
+    return mw_fail(err, MW_EINPUT, "the executor does not run %s; %s", what,
+                   instead);
+}
+
+static enum mw_status check_layout(const struct mw_layout *l,
+                                   struct mw_err *err)
+{
+    if (l->cp > 1) {
+        return lacks(err, "context parallelism", "plan with cp 1");
+    }
+    if (l->ep > 1 || l->etp > 1) {
+        return lacks(err, "expert parallelism", "plan with ep 1 and etp 1");
+    }
+    if (l->sp && l->tp > 1) {
+        return lacks(err, "sequence parallelism", "plan with sp false");
+    }
+    if (l->zero > 1) {
+        return lacks(err, "ZeRO stages 2 and 3", "plan with zero 0 or 1");
+    }
+    if (l->recompute != MW_RECOMPUTE_NONE) {
+        return lacks(err, "recomputation", "plan with recompute none");
+    }
+    return MW_OK;
+}
+
+static enum mw_status check_schedule(const struct mw_schedule *s,
+                                     struct mw_err *err)
+{
+    if (s->n_routes != 1) {
+        return lacks(err, "bidirectional schedules",
+                     "plan with schedule 1f1b, gpipe or zb-h1");
+    }
+    if (s->n_parts != 1) {
+        return lacks(err, "sequence parts", "plan with schedule 1f1b");
+    }
+    if (s->is_forward_only) {
+        return lacks(err, "forward-only schedules",
+                     "plan with a training schedule");
+    }
+    return MW_OK;
+}
+
+static enum mw_status check_model(const struct mw_model *m, int tp,
+                                  struct mw_err *err)
+{
+    if (m->moe.n_experts > 0) {
+        return lacks(err, "mixtures of experts", "take a dense model");
+    }
+    if (m->mla.on) {
+        return lacks(err, "latent attention", "take a model with MHA or GQA");
+    }
+    if (m->position == MW_POS_ALIBI) {
+        return lacks(err, "ALiBi positions", "take learned or rotary");
+    }
+    if (m->qk_norm || m->sandwich_norm || m->n_mtp > 0) {
+        return lacks(err, "qk_norm, sandwich norms and multi-token prediction",
+                     "take a GPT or Llama model");
+    }
+    if (m->act != (m->is_gated ? MW_ACT_SILU : MW_ACT_GELU)) {
+        return lacks(err, "this activation",
+                     "take GELU, or SiLU with a gated MLP");
+    }
+    if (m->n_kv_heads % tp != 0) {
+        return lacks(err, "shared key-value heads (tp beyond n_kv_heads)",
+                     "plan with a smaller tp");
+    }
+    if (m->bias_head) {
+        return lacks(err, "a bias of the head", "take a model without it");
+    }
+    if (!m->final_norm) {
+        return lacks(err, "a model without final norm", "take a model with it");
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
+                            struct mw_err *err)
+{
+    enum mw_status st = check_layout(&job->layout, err);
+    if (st == MW_OK) {
+        st = check_schedule(job->schedule, err);
+    }
+    if (st == MW_OK) {
+        st = check_model(job->model, job->layout.tp, err);
+    }
+    if (st == MW_OK && job->workload->dtype != MW_FP32) {
+        st = mw_fail(err, MW_EINPUT,
+                     "the %s backend computes in fp32 but workload.dtype is "
+                     "%s; set workload.dtype to fp32",
+                     backend, mw_dtype_name(job->workload->dtype));
+    }
+    return st;
+}
+
+/* ---- the reference
+ * --------------------------------------------------------------- */
+static bool is_weight_pass(const struct mw_slot *slot)
+{
+    return slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW;
+}
+
+/* Do all chunks of all devices add micro-batches in ascending order? */
+static bool is_ascending(const struct mw_schedule *s)
+{
+    for (int d = 0; d < s->n_stages; d++) {
+        for (int c = 0; c < s->n_chunks; c++) {
+            int next = 0;
+            for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
+                const struct mw_slot *slot = &s->slot[i];
+                if (slot->chunk != c || !is_weight_pass(slot)) {
+                    continue;
+                }
+                if (slot->microbatch != next++) {
+                    return false;
+                }
+            }
+        }
+    }
+    return true;
+}
+
+static void list_simple(int n, struct mw_str *text)
+{
+    for (int m = 0; m < n; m++) {
+        mw_str_addf(text, "F%d B%d W%d ", m, m, m);
+    }
+}
+
+/* Passes of the plan's W in the order of virtual stage k's device. Replica
+ * copies follow each other: the order within each is the plan's. */
+static void list_weights(const struct mw_job *job, int k, struct mw_str *text)
+{
+    const struct mw_schedule *s = job->schedule;
+    int d = s->device[k], c = s->chunk[k];
+    for (int replica = 0; replica < job->layout.dp; replica++) {
+        for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
+            const struct mw_slot *slot = &s->slot[i];
+            if (slot->chunk == c && is_weight_pass(slot)) {
+                mw_str_addf(text, "W%d.%d ",
+                            replica * job->n_microbatches + slot->microbatch,
+                            k);
+            }
+        }
+    }
+}
+
+static void list_by_stage(const struct mw_job *job, int n, struct mw_str *text)
+{
+    for (int m = 0; m < n; m++) {
+        for (int k = 0; k < job->n_virtual; k++) {
+            mw_str_addf(text, "F%d.%d ", m, k);
+        }
+    }
+    for (int m = 0; m < n; m++) {
+        for (int k = job->n_virtual - 1; k >= 0; k--) {
+            mw_str_addf(text, "B%d.%d ", m, k);
+        }
+    }
+    for (int k = 0; k < job->n_virtual; k++) {
+        list_weights(job, k, text);
+    }
+}
+
+enum mw_status mw_job_fold(const struct mw_job *job, int *layers_storage,
+                           struct mw_schedule *schedule, struct mw_job *out,
+                           struct mw_err *err)
+{
+    bool is_simple = is_ascending(job->schedule);
+    int n = job->n_microbatches * job->layout.dp;
+    int n_chunks = is_simple ? 1 : job->n_virtual;
+    struct mw_str text = {0};
+    if (is_simple) {
+        list_simple(n, &text);
+        layers_storage[0] = job->model->n_layers;
+    } else {
+        list_by_stage(job, n, &text);
+        for (int k = 0; k < n_chunks; k++) {
+            layers_storage[k] = job->layers[k];
+        }
+    }
+    const char *list = text.s;
+    enum mw_status st =
+        mw_schedule_parse(&list, 1, n, n_chunks, "loop", schedule, err);
+    mw_str_release(&text);
+    if (st != MW_OK) {
+        return st;
+    }
+    *out = *job;
+    mw_layout_default(&out->layout);
+    out->layout.micro_batch = job->layout.micro_batch;
+    out->layout.vpp = n_chunks;
+    out->n_virtual = n_chunks;
+    out->layers = layers_storage;
+    out->n_microbatches = n;
+    out->schedule = schedule;
+    return MW_OK;
+}

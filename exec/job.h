@@ -1,0 +1,45 @@
+/*
+ * What a set of ranks is to execute: model, work and layout, the layers of
+ * each virtual stage, the schedule to walk. Made from a plan, or from a plan
+ * folded onto one rank: the reference of --verify.
+ */
+#ifndef MW_EXEC_JOB_H
+#define MW_EXEC_JOB_H
+
+#include "sim/plan/plan.h"
+
+struct mw_job {
+    const struct mw_model *model;
+    const struct mw_workload *workload;
+    struct mw_layout layout;
+    int n_virtual;
+    const int *layers; /* [n_virtual] */
+    int n_microbatches;
+    const struct mw_schedule *schedule;
+};
+
+/* Borrows from both. */
+void mw_job_from_plan(struct mw_job *job, const struct mw_scenario *scenario,
+                      const struct mw_plan *plan);
+
+/*
+ * Can the executor run this on `backend`? If not, MW_EINPUT naming what it
+ * lacks and what to change: "the executor does not run cp 2 ...".
+ */
+enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
+                            struct mw_err *err);
+
+/* First layer of virtual stage k. */
+int mw_job_first_layer(const struct mw_job *job, int virtual_stage);
+
+/*
+ * The same work on one rank: all layers, dp * n_microbatches micro-batches in
+ * one list. Weight gradients are added in the order in which the plan's own
+ * lists run them, so that a pipeline's gradients equal the reference's to the
+ * bit. Release the schedule with mw_schedule_release.
+ */
+enum mw_status mw_job_fold(const struct mw_job *job, int *layers_storage,
+                           struct mw_schedule *schedule, struct mw_job *out,
+                           struct mw_err *err);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * Setting a rank up: sizes, communicators, flat buffers, chunks with pointers
+ * into them.
+ */
+#include "exec/exec_int.h"
+
+static void set_dims(struct mw_exec *ex)
+{
+    const struct mw_model *m = ex->job->model;
+    const struct mw_layout *l = &ex->job->layout;
+    struct mw_dims *d = &ex->dims;
+    d->seq = (int)ex->job->workload->seq;
+    d->n_seqs = l->micro_batch;
+    d->rows = d->seq * d->n_seqs;
+    d->hidden = m->hidden;
+    d->ffn = m->ffn / l->tp;
+    d->n_heads = m->n_heads / l->tp;
+    d->n_kv_heads = m->n_kv_heads / l->tp;
+    d->head_dim = m->head_dim;
+    d->vocab = m->vocab / l->tp;
+    d->first_token = d->vocab * ex->at.tp;
+    d->q_width = d->n_heads * d->head_dim;
+    d->kv_width = 2 * d->n_kv_heads * d->head_dim;
+    d->is_fused_qkv = m->n_heads == m->n_kv_heads;
+    d->is_gated = m->is_gated;
+    d->has_rotary = m->position == MW_POS_ROTARY;
+    d->has_position = m->position == MW_POS_LEARNED;
+    d->norm = m->norm;
+}
+
+/* ---- communicators
+ * ------------------------------------------------------------- */
+static int stage_of(const struct mw_job *job, int virtual_stage)
+{
+    return job->schedule->device[virtual_stage];
+}
+
+static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
+{
+    struct mw_comm *w = ex->world;
+    const struct mw_layout *l = &ex->job->layout;
+    int tp_color = ex->at.pp * l->dp + ex->at.dp;
+    int dp_color = ex->at.pp * l->tp + ex->at.tp;
+    MW_TRY(w->ops->split(w, tp_color, ex->at.tp, &ex->tp, err));
+    MW_TRY(w->ops->split(w, dp_color, ex->at.dp, &ex->dp, err));
+    if (!ex->job->model->tied) {
+        return MW_OK;
+    }
+    /* First and last stage of one (tp, dp) pair; the others stay alone. */
+    int first = stage_of(ex->job, 0);
+    int last = stage_of(ex->job, ex->job->n_virtual - 1);
+    bool is_end = ex->at.pp == first || ex->at.pp == last;
+    int pair = ex->at.dp * l->tp + ex->at.tp;
+    int color = is_end ? pair : l->tp * l->dp + w->rank;
+    return w->ops->split(w, color, ex->at.pp, &ex->ends, err);
+}
+
+/* ---- tensors
+ * -------------------------------------------------------------------- */
+static struct mw_tensor tensor_of(const struct mw_exec *ex,
+                                  const struct mw_slice *s)
+{
+    if (!s) {
+        return (struct mw_tensor){NULL, NULL};
+    }
+    return (struct mw_tensor){ex->w + s->offset, ex->g + s->offset};
+}
+
+static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
+                               int layer)
+{
+    return tensor_of(ex, mw_shards_find(&ex->shards, name, layer));
+}
+
+static struct mw_linear linear(const struct mw_exec *ex, const char *weight,
+                               const char *bias, int layer)
+{
+    return (struct mw_linear){tensor(ex, weight, layer),
+                              tensor(ex, bias, layer)};
+}
+
+static struct mw_norm_tensors norm(const struct mw_exec *ex, const char *weight,
+                                   const char *bias, int layer)
+{
+    return (struct mw_norm_tensors){tensor(ex, weight, layer),
+                                    tensor(ex, bias, layer)};
+}
+
+static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
+{
+    b->norm1 = norm(ex, "attn.norm.weight", "attn.norm.bias", layer);
+    b->norm2 = norm(ex, "mlp.norm.weight", "mlp.norm.bias", layer);
+    if (ex->dims.is_fused_qkv) {
+        b->q = linear(ex, "attn.qkv.weight", "attn.qkv.bias", layer);
+    } else {
+        b->q = linear(ex, "attn.q.weight", "attn.q.bias", layer);
+        b->kv = linear(ex, "attn.kv.weight", "attn.kv.bias", layer);
+    }
+    b->proj = linear(ex, "attn.proj.weight", "attn.proj.bias", layer);
+    b->fc1 = ex->dims.is_gated
+                 ? linear(ex, "mlp.gate_up.weight", "mlp.gate_up.bias", layer)
+                 : linear(ex, "mlp.fc1.weight", "mlp.fc1.bias", layer);
+    b->fc2 = linear(ex, "mlp.fc2.weight", "mlp.fc2.bias", layer);
+    MW_ASSERT(b->q.weight.w && b->proj.weight.w && b->fc1.weight.w &&
+                  b->fc2.weight.w && b->norm1.gamma.w && b->norm2.gamma.w,
+              "layer %d lacks a tensor", layer);
+}
+
+static void bind_ends(const struct mw_exec *ex, struct mw_chunk *c)
+{
+    int head_layer = ex->job->model->n_layers;
+    if (c->has_embedding) {
+        c->embedding = tensor(ex, "embed.weight", -1);
+        c->position = tensor(ex, "embed.position", -1);
+        MW_ASSERT(c->embedding.w, "stage %d lacks the embedding", ex->at.pp);
+    }
+    if (c->has_head) {
+        c->final_norm =
+            norm(ex, "final_norm.weight", "final_norm.bias", head_layer);
+        c->head = ex->job->model->tied
+                      ? tensor_of(ex, mw_shards_find_tied(&ex->shards))
+                      : tensor(ex, "head.weight", head_layer);
+        MW_ASSERT(c->head.w && c->final_norm.gamma.w, "stage %d lacks the head",
+                  ex->at.pp);
+    }
+}
+
+static void make_chunk(struct mw_exec *ex, struct mw_chunk *c, int k)
+{
+    const struct mw_job *job = ex->job;
+    int first = mw_job_first_layer(job, k);
+    c->virtual_stage = k;
+    c->n_layers = job->layers[k];
+    c->has_embedding = k == 0;
+    c->has_head = k == job->n_virtual - 1;
+    c->blocks =
+        mw_arena_alloc(&ex->arena, (size_t)c->n_layers + 1, sizeof *c->blocks);
+    for (int i = 0; i < c->n_layers; i++) {
+        bind_block(ex, &c->blocks[i], first + i);
+    }
+    bind_ends(ex, c);
+}
+
+static void make_chunks(struct mw_exec *ex)
+{
+    const struct mw_schedule *s = ex->job->schedule;
+    size_t n = (size_t)s->n_chunks;
+    ex->n_chunks = s->n_chunks;
+    ex->chunks = mw_arena_alloc(&ex->arena, n, sizeof *ex->chunks);
+    ex->fwd = mw_arena_alloc(&ex->arena, n, sizeof *ex->fwd);
+    ex->bwd = mw_arena_alloc(&ex->arena, n, sizeof *ex->bwd);
+    for (int c = 0; c < s->n_chunks; c++) {
+        int k = s->virtual_stage[ex->at.pp * s->n_chunks + c];
+        make_chunk(ex, &ex->chunks[c], k);
+    }
+}
+
+/* ---- memory
+ * -------------------------------------------------------------------- */
+static float *flat(struct mw_exec *ex, size_t n)
+{
+    return ex->dev->ops->alloc(ex->dev, n * sizeof(float));
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void make_buffers(struct mw_exec *ex)
+{
+    const struct mw_dims *d = &ex->dims;
+    size_t n = ex->shards.n_total;
+    ex->n_state = ex->job->layout.zero ? n / (size_t)ex->job->layout.dp : n;
+    ex->w = flat(ex, n);
+    ex->g = flat(ex, n);
+    ex->m = flat(ex, ex->n_state);
+    ex->v = flat(ex, ex->n_state);
+    size_t width = max_size((size_t)d->hidden, (size_t)d->ffn);
+    width = max_size(width, (size_t)d->q_width);
+    ex->tmp_bytes = (size_t)d->rows * width * ex->dev->elem_bytes;
+    ex->tmp = ex->dev->ops->alloc(ex->dev, ex->tmp_bytes);
+    const struct mw_dev_attention a = {.n_seqs = d->n_seqs,
+                                       .seq = d->seq,
+                                       .n_heads = d->n_heads,
+                                       .n_kv_heads = d->n_kv_heads,
+                                       .head_dim = d->head_dim};
+    ex->scratch_bytes = ex->dev->ops->attention_scratch(&a);
+    ex->scratch = ex->dev->ops->alloc(ex->dev, ex->scratch_bytes);
+}
+
+static void fill_weights(struct mw_exec *ex)
+{
+    size_t n = ex->shards.n_total;
+    float *host = mw_calloc(n, sizeof *host);
+    mw_shards_fill(&ex->shards, ex->job->model, ex->job->workload->seed, host);
+    ex->dev->ops->to_device(ex->dev, ex->w, host, n * sizeof *host);
+    mw_free(host);
+}
+
+enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
+                            struct mw_comm *world, struct mw_dev *dev,
+                            struct mw_rec *rec, struct mw_err *err)
+{
+    *ex = (struct mw_exec){.job = job,
+                           .at = mw_layout_coord(&job->layout, world->rank),
+                           .world = world,
+                           .dev = dev,
+                           .rec = rec,
+                           .err = err};
+    mw_arena_init(&ex->arena);
+    set_dims(ex);
+    enum mw_status st = split_groups(ex, err);
+    if (st != MW_OK) {
+        mw_exec_close(ex);
+        return st;
+    }
+    mw_shards_make(&ex->shards, job, ex->at);
+    make_buffers(ex);
+    fill_weights(ex);
+    make_chunks(ex);
+    ex->loss = mw_arena_alloc(&ex->arena, (size_t)job->n_microbatches,
+                              sizeof *ex->loss);
+    double tokens =
+        (double)ex->dims.rows * job->n_microbatches * (double)job->layout.dp;
+    ex->loss_scale = (float)(1.0 / tokens);
+    return MW_OK;
+}
+
+static void free_flat(struct mw_exec *ex, float *p, size_t n)
+{
+    if (p) {
+        ex->dev->ops->free(ex->dev, p, n * sizeof *p);
+    }
+}
+
+void mw_exec_close(struct mw_exec *ex)
+{
+    mw_slabs_free(ex);
+    free_flat(ex, ex->w, ex->shards.n_total);
+    free_flat(ex, ex->g, ex->shards.n_total);
+    free_flat(ex, ex->m, ex->n_state);
+    free_flat(ex, ex->v, ex->n_state);
+    if (ex->tmp) {
+        ex->dev->ops->free(ex->dev, ex->tmp, ex->tmp_bytes);
+        ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
+    }
+    mw_shards_release(&ex->shards);
+    struct mw_comm *groups[] = {ex->tp, ex->dp, ex->ends};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (groups[i]) {
+            groups[i]->ops->free(groups[i]);
+        }
+    }
+    mw_arena_release(&ex->arena);
+}

@@ -1,0 +1,68 @@
+/*
+ * What a rank did in a step: a list of events (compute segments, collectives,
+ * sends, receives), the same in every step, with the times of each step. Two
+ * clocks are kept: the wall, and the device's own busy time (thread CPU time
+ * on the host), from which the virtual clock is replayed afterwards
+ * (replay.h), so that the step itself carries no clock messages.
+ */
+#ifndef MW_EXEC_RECORD_H
+#define MW_EXEC_RECORD_H
+
+#include "base/mem.h"
+#include "exec/dev.h"
+#include "sim/engine/timeline.h"
+#include "sim/model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mw_rec_type { MW_REC_COMPUTE, MW_REC_COLL, MW_REC_SEND, MW_REC_RECV };
+
+struct mw_rec_event {
+    enum mw_rec_type type;
+    enum mw_span_kind span;
+    const char *name; /* static */
+    int microbatch, stage;
+    double bytes;    /* communication: whole buffer */
+    enum mw_dim dim; /* whose group */
+    enum mw_coll_op coll;
+    int peer, tag; /* sends and receives: world rank, message tag */
+};
+
+/* Times of one event in one step. */
+struct mw_rec_time {
+    int64_t busy_ns;          /* compute: device time used */
+    int64_t begin_ns, end_ns; /* wall, monotonic clock */
+};
+
+struct mw_rec {
+    struct mw_dev *dev;
+    bool is_on;    /* off during warm-up and verification */
+    int n_steps;   /* recorded so far */
+    size_t cursor; /* next event of the step under way */
+    MW_ARRAY(struct mw_rec_event) events;
+    MW_ARRAY(struct mw_rec_time) times; /* [n_steps][events.n] */
+    struct mw_rec_event label;          /* of the open compute segment */
+    bool is_open;
+    int64_t open_busy_ns, open_wall_ns;
+};
+
+void mw_rec_init(struct mw_rec *rec, struct mw_dev *dev);
+void mw_rec_release(struct mw_rec *rec);
+void mw_rec_step_begin(struct mw_rec *rec);
+void mw_rec_step_end(struct mw_rec *rec);
+/* Ends the open compute segment, if any, and opens one. */
+void mw_rec_work(struct mw_rec *rec, enum mw_span_kind span, const char *name,
+                 int microbatch, int stage);
+/* Ends the open segment. */
+void mw_rec_idle(struct mw_rec *rec);
+/* Around a communication: ends the open segment, notes the event, and opens
+ * a segment with the same label again if one was open. */
+int64_t mw_rec_comm_begin(struct mw_rec *rec);
+void mw_rec_comm_end(struct mw_rec *rec, int64_t begin_ns,
+                     const struct mw_rec_event *event);
+/* Times of event i in recorded step s. */
+const struct mw_rec_time *mw_rec_time(const struct mw_rec *rec, int step,
+                                      size_t i);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * The virtual clock: a recorded step replayed with compute segments as long as
+ * the device was busy, and communication as the cost model prices it.
+ *
+ *   compute     vt += busy time
+ *   send        the message carries vt; free for the sender
+ *   receive     vt = max(vt, vt of the send + p2p(bytes))
+ *   collective  vt = max over the members' vt + cost(bytes, group)
+ *
+ * (SimGrid's SMPI runs programs in this way: benchmarked compute, modelled
+ * communication.) It stays meaningful with more ranks than cores and on a busy
+ * machine. It tests compute, order and bubbles; communication is the model's
+ * own price on both sides of a comparison and is not tested by it.
+ */
+#ifndef MW_EXEC_REPLAY_H
+#define MW_EXEC_REPLAY_H
+
+#include "exec/exec_int.h"
+#include "sim/cost/cost.h"
+
+/* When an event happened: seconds from the begin of the step. For a receive
+ * and a collective, start is when the transfer began, not the waiting. */
+struct mw_moment {
+    double start_s, end_s;
+};
+
+/* Seconds that each communication of the recorded step costs in the model
+ * (compute events: 0). out has events.n entries. */
+void mw_replay_costs(const struct mw_exec *ex, const struct mw_cost_ctx *ctx,
+                     double *out);
+
+/*
+ * Collective over ex->world. busy_s and cost_s have events.n entries; out
+ * (may be NULL) gets as many. *out_step_s is the end of the last rank.
+ */
+enum mw_status mw_replay(const struct mw_exec *ex, const double *busy_s,
+                         const double *cost_s, struct mw_moment *out,
+                         double *out_step_s, struct mw_err *err);
+
+/*
+ * Busy seconds of each event: of one recorded step, or (step -1) the lower
+ * quartile over all of them: a segment that lost its caches to another
+ * process in some steps counts as it ran when left alone.
+ */
+void mw_replay_busy(const struct mw_rec *rec, int step, double *out);
+
+#endif

@@ -1,0 +1,159 @@
+/*
+ * Slices of the parameter table; see shards.h.
+ */
+#include "exec/shards.h"
+
+#include "base/rand.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool holds_stage(const struct mw_job *job, int stage, int k)
+{
+    return job->schedule->device[k] == stage;
+}
+
+/* Does pipeline stage `stage` hold a parameter of this layer index? */
+static bool holds_layer(const struct mw_job *job, int stage, int layer)
+{
+    if (layer < 0) {
+        return holds_stage(job, stage, 0);
+    }
+    if (layer >= job->model->n_layers) {
+        return holds_stage(job, stage, job->n_virtual - 1);
+    }
+    int first = 0;
+    for (int k = 0; k < job->n_virtual; k++) {
+        if (layer >= first && layer < first + job->layers[k]) {
+            return holds_stage(job, stage, k);
+        }
+        first += job->layers[k];
+    }
+    return false;
+}
+
+static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
+                      int id, int tp_rank, bool is_tied)
+{
+    const struct mw_param *p = &shards->params.v[id];
+    int64_t rows_ways = p->shard == MW_SHARD_ROWS ? layout->tp : 1;
+    int64_t cols_ways = p->shard == MW_SHARD_COLS ? layout->tp : 1;
+    struct mw_slice s = {.param = p,
+                         .id = id,
+                         .is_tied = is_tied,
+                         .rows = p->rows / rows_ways,
+                         .cols = p->cols / cols_ways,
+                         .offset = shards->n_used};
+    s.first_row = rows_ways > 1 ? s.rows * tp_rank : 0;
+    s.first_col = cols_ways > 1 ? s.cols * tp_rank : 0;
+    s.n = (size_t)(p->outer * s.rows * s.cols);
+    /* Slices begin on cache lines: 16 floats. */
+    shards->n_used += (s.n + 15) / 16 * 16;
+    mw_array_push(&shards->slices, s);
+}
+
+void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
+                    struct mw_coord at)
+{
+    *shards = (struct mw_shards){0};
+    mw_model_params(job->model, &shards->params);
+    int embedding = -1;
+    for (size_t i = 0; i < shards->params.n; i++) {
+        const struct mw_param *p = &shards->params.v[i];
+        if (strcmp(p->name, "embed.weight") == 0) {
+            embedding = (int)i;
+        }
+        if (holds_layer(job, at.pp, p->layer)) {
+            add_slice(shards, &job->layout, (int)i, at.tp, false);
+        }
+    }
+    if (job->model->tied && embedding >= 0 &&
+        holds_stage(job, at.pp, job->n_virtual - 1)) {
+        add_slice(shards, &job->layout, embedding, at.tp, true);
+    }
+    size_t unit = 16 * (size_t)job->layout.dp;
+    shards->n_total = (shards->n_used + unit - 1) / unit * unit;
+}
+
+void mw_shards_release(struct mw_shards *shards)
+{
+    mw_array_release(&shards->params);
+    mw_array_release(&shards->slices);
+}
+
+const struct mw_slice *mw_shards_find(const struct mw_shards *shards,
+                                      const char *name, int layer)
+{
+    for (size_t i = 0; i < shards->slices.n; i++) {
+        const struct mw_slice *s = &shards->slices.v[i];
+        if (!s->is_tied && s->param->layer == layer &&
+            strcmp(s->param->name, name) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+const struct mw_slice *mw_shards_find_tied(const struct mw_shards *shards)
+{
+    for (size_t i = 0; i < shards->slices.n; i++) {
+        if (shards->slices.v[i].is_tied) {
+            return &shards->slices.v[i];
+        }
+    }
+    return NULL;
+}
+
+uint64_t mw_slice_whole_index(const struct mw_slice *s, size_t i)
+{
+    uint64_t cols = (uint64_t)s->cols, rows = (uint64_t)s->rows;
+    uint64_t col = i % cols, row = i / cols % rows, outer = i / cols / rows;
+    uint64_t whole_row =
+        outer * (uint64_t)s->param->rows + (uint64_t)s->first_row + row;
+    return whole_row * (uint64_t)s->param->cols + (uint64_t)s->first_col + col;
+}
+
+static bool ends_branch(const struct mw_param *p)
+{
+    return strcmp(p->name, "attn.proj.weight") == 0 ||
+           strcmp(p->name, "mlp.fc2.weight") == 0;
+}
+
+static bool is_norm_weight(const struct mw_param *p)
+{
+    size_t n = strlen(p->name);
+    return p->is_norm_or_bias && n > 11 &&
+           strcmp(p->name + n - 11, "norm.weight") == 0;
+}
+
+static void fill_slice(const struct mw_slice *s, const struct mw_model *m,
+                       uint64_t seed, float *w)
+{
+    if (s->param->is_norm_or_bias) {
+        float value = is_norm_weight(s->param) ? 1.0f : 0.0f;
+        for (size_t i = 0; i < s->n; i++) {
+            w[i] = value;
+        }
+        return;
+    }
+    double deviation = 0.02;
+    if (ends_branch(s->param)) {
+        deviation /= sqrt(2.0 * m->n_layers);
+    }
+    /* A uniform variable on [-a, a] has deviation a / sqrt(3). */
+    double a = deviation * sqrt(3.0);
+    for (size_t i = 0; i < s->n; i++) {
+        double u =
+            mw_rand_unit(seed, (uint64_t)s->id, mw_slice_whole_index(s, i));
+        w[i] = (float)(a * (2.0 * u - 1.0));
+    }
+}
+
+void mw_shards_fill(const struct mw_shards *shards, const struct mw_model *m,
+                    uint64_t seed, float *w)
+{
+    for (size_t i = 0; i < shards->slices.n; i++) {
+        const struct mw_slice *s = &shards->slices.v[i];
+        fill_slice(s, m, seed, w + s->offset);
+    }
+}

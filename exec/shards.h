@@ -1,0 +1,61 @@
+/*
+ * This rank's slices of the parameters: one flat buffer of weights, one of
+ * gradients, one of each optimizer moment, all with the offsets below. Built
+ * from the model's parameter table, which sizes memory for the planner as
+ * well. Sharding, initialisation, comparison and the optimizer read it.
+ *
+ *   whole tensor [outer][rows][cols]      slice of tp rank i of t
+ *     MW_SHARD_ROWS  rows i*rows/t ...    of each outer part
+ *     MW_SHARD_COLS  cols i*cols/t ...
+ *     MW_SHARD_NONE  all of it
+ *
+ * A tied head is a second slice of the embedding's tensor with its own
+ * gradient, on the last stage (`is_tied`); the two gradients are added once
+ * at the end of a step, so that any pipeline adds in the same order.
+ */
+#ifndef MW_EXEC_SHARDS_H
+#define MW_EXEC_SHARDS_H
+
+#include "exec/job.h"
+
+struct mw_slice {
+    const struct mw_param *param;
+    int id;             /* index in the model's table: the random stream */
+    bool is_tied;       /* the head's copy of the embedding */
+    int64_t rows, cols; /* local; outer is the parameter's */
+    int64_t first_row, first_col; /* place in the whole tensor */
+    size_t offset, n;             /* elements in the flat buffers */
+};
+
+struct mw_shards {
+    struct mw_params params; /* the model's table */
+    struct {
+        struct mw_slice *v;
+        size_t n, cap;
+    } slices;
+    size_t n_used;  /* elements */
+    size_t n_total; /* padded to a multiple of 16 dp */
+};
+
+/* Slices of the rank at `at`. */
+void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
+                    struct mw_coord at);
+void mw_shards_release(struct mw_shards *shards);
+/* By name and layer (-1 embedding side, n_layers head side); NULL: none. */
+const struct mw_slice *mw_shards_find(const struct mw_shards *shards,
+                                      const char *name, int layer);
+const struct mw_slice *mw_shards_find_tied(const struct mw_shards *shards);
+
+/*
+ * Initial weights into w[n_total]: value = f(seed, id, index in the whole
+ * tensor), so any slicing draws the same numbers. Matrices are uniform with
+ * standard deviation 0.02 (Radford et al., GPT-2, 2019), those that end a
+ * residual branch scaled by 1 / sqrt(2 layers); norm weights 1, biases 0.
+ */
+void mw_shards_fill(const struct mw_shards *shards, const struct mw_model *m,
+                    uint64_t seed, float *w);
+
+/* Index in the whole tensor of local element i of a slice. */
+uint64_t mw_slice_whole_index(const struct mw_slice *s, size_t i);
+
+#endif

@@ -1,0 +1,253 @@
+/*
+ * The interpreter: walks this stage's list of the plan's schedule, the very
+ * list that the simulator replays.
+ *
+ *   F   receive x (or copy it from the chunk before, on the same device),
+ *       blocks, loss on the last stage, send y
+ *   B   receive dy (or find it, put there by the chunk behind), blocks
+ *       backwards, send dx at once
+ *   W   weight gradients; activations of the micro-batch are given back
+ *   BW  B, then W: the neighbour gets its gradient before W runs
+ *
+ * Sends are non-blocking and end when their slab is given back; receives
+ * block. A message's tag names direction, receiving virtual stage and
+ * micro-batch, so lists of neighbours may differ in order.
+ */
+#include "exec/exec_int.h"
+
+enum { DIR_FORWARD, DIR_BACKWARD };
+
+static int device_of(const struct mw_exec *ex, int k)
+{
+    return ex->job->schedule->device[k];
+}
+
+static int peer_of(const struct mw_exec *ex, int k)
+{
+    struct mw_coord at = ex->at;
+    at.pp = device_of(ex, k);
+    return mw_layout_rank(&ex->job->layout, at);
+}
+
+static bool is_here(const struct mw_exec *ex, int k)
+{
+    return device_of(ex, k) == ex->at.pp;
+}
+
+static size_t boundary_elems(const struct mw_exec *ex)
+{
+    return (size_t)ex->dims.rows * (size_t)ex->dims.hidden;
+}
+
+static struct mw_rec_event message(const struct mw_exec *ex, int direction,
+                                   enum mw_rec_type type, int from_or_to,
+                                   int receiver, int microbatch)
+{
+    const struct mw_job *job = ex->job;
+    return (struct mw_rec_event){
+        .type = type,
+        .span = MW_SPAN_PP,
+        .name = direction == DIR_FORWARD ? "activation" : "gradient",
+        .microbatch = microbatch,
+        .stage = receiver,
+        .bytes = (double)boundary_elems(ex) * (double)ex->dev->elem_bytes,
+        .dim = MW_DIM_PP,
+        .coll = MW_SEND_RECV,
+        .peer = peer_of(ex, from_or_to),
+        .tag = (direction * job->n_virtual + receiver) * job->n_microbatches +
+               microbatch};
+}
+
+static enum mw_status send(struct mw_exec *ex, int direction, const void *buf,
+                           int to, int microbatch, struct mw_send *out)
+{
+    const struct mw_rec_event e =
+        message(ex, direction, MW_REC_SEND, to, to, microbatch);
+    MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st =
+        ex->world->ops->send(ex->world, buf, boundary_elems(ex), MW_ELEM_F32,
+                             e.peer, e.tag, out, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
+}
+
+static enum mw_status receive(struct mw_exec *ex, int direction, void *buf,
+                              int from, int here, int microbatch)
+{
+    const struct mw_rec_event e =
+        message(ex, direction, MW_REC_RECV, from, here, microbatch);
+    mw_rec_idle(ex->rec);
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st =
+        ex->world->ops->recv(ex->world, buf, boundary_elems(ex), MW_ELEM_F32,
+                             e.peer, e.tag, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
+}
+
+static void copy_boundary(struct mw_exec *ex, void *dst, const void *src)
+{
+    ex->dev->ops->copy(ex->dev, dst, src,
+                       boundary_elems(ex) * ex->dev->elem_bytes);
+}
+
+/* ---- F
+ * ----------------------------------------------------------------------- */
+static void fill_batch(struct mw_exec *ex, const struct mw_chunk *c,
+                       struct mw_fwd *f)
+{
+    size_t rows = (size_t)ex->dims.rows, bytes = rows * sizeof(int32_t);
+    if (!c->has_embedding && !c->has_head) {
+        return;
+    }
+    int32_t *token = mw_calloc(2 * rows, sizeof *token), *label = token + rows;
+    mw_batch_fill(ex, f->microbatch, token, label);
+    if (c->has_embedding) {
+        ex->dev->ops->to_device(ex->dev, f->token, token, bytes);
+    }
+    if (c->has_head) {
+        ex->dev->ops->to_device(ex->dev, f->label, label, bytes);
+    }
+    mw_free(token);
+}
+
+static enum mw_status forward_input(struct mw_exec *ex,
+                                    const struct mw_chunk *c, struct mw_fwd *f)
+{
+    int k = c->virtual_stage;
+    if (c->has_embedding) {
+        return mw_embedding_forward(ex, c, f);
+    }
+    if (is_here(ex, k - 1)) {
+        int chunk = ex->job->schedule->chunk[k - 1];
+        const struct mw_fwd *before = mw_fwd_find(ex, chunk, f->microbatch);
+        MW_ASSERT(before, "no forward of micro-batch %d", f->microbatch);
+        copy_boundary(ex, f->x[0], before->x[ex->chunks[chunk].n_layers]);
+    }
+    return MW_OK;
+}
+
+static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
+                                   int microbatch)
+{
+    const struct mw_chunk *c = &ex->chunks[chunk];
+    int k = c->virtual_stage;
+    struct mw_fwd *f = mw_fwd_take(ex, chunk, microbatch);
+    fill_batch(ex, c, f);
+    if (k > 0 && !is_here(ex, k - 1)) {
+        MW_TRY(receive(ex, DIR_FORWARD, f->x[0], k - 1, k, microbatch));
+    }
+    mw_rec_work(ex->rec, MW_SPAN_F, "F", microbatch, k);
+    MW_TRY(forward_input(ex, c, f));
+    for (int i = 0; i < c->n_layers; i++) {
+        MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
+    }
+    if (c->has_head) {
+        MW_TRY(mw_head_forward(ex, c, f));
+    }
+    mw_rec_idle(ex->rec);
+    if (!c->has_head && !is_here(ex, k + 1)) {
+        MW_TRY(send(ex, DIR_FORWARD, f->x[c->n_layers], k + 1, microbatch,
+                    &f->sent));
+    }
+    return MW_OK;
+}
+
+/* ---- B
+ * ------------------------------------------------------------------------ */
+/* Leaves dx for the chunk before, when that is on this device. */
+static void hand_back(struct mw_exec *ex, const struct mw_chunk *c,
+                      const struct mw_bwd *b)
+{
+    int chunk = ex->job->schedule->chunk[c->virtual_stage - 1];
+    struct mw_bwd *before = mw_bwd_take(ex, chunk, b->microbatch);
+    copy_boundary(ex, before->dx[ex->chunks[chunk].n_layers], b->dx[0]);
+}
+
+static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
+                                    int microbatch)
+{
+    const struct mw_chunk *c = &ex->chunks[chunk];
+    int k = c->virtual_stage;
+    struct mw_fwd *f = mw_fwd_find(ex, chunk, microbatch);
+    struct mw_bwd *b = mw_bwd_find(ex, chunk, microbatch);
+    MW_ASSERT(f, "no forward of micro-batch %d", microbatch);
+    if (!b) {
+        b = mw_bwd_take(ex, chunk, microbatch);
+    }
+    if (!c->has_head && !is_here(ex, k + 1)) {
+        MW_TRY(receive(ex, DIR_BACKWARD, b->dx[c->n_layers], k + 1, k,
+                       microbatch));
+    }
+    mw_rec_work(ex->rec, MW_SPAN_B, "B", microbatch, k);
+    if (c->has_head) {
+        MW_TRY(mw_head_backward(ex, c, f, b));
+    }
+    for (int i = c->n_layers - 1; i >= 0; i--) {
+        MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i],
+                                 &b->blocks[i], b->dx[i + 1], b->dx[i]));
+    }
+    if (k > 0 && is_here(ex, k - 1)) {
+        hand_back(ex, c, b);
+    }
+    mw_rec_idle(ex->rec);
+    if (k > 0 && !is_here(ex, k - 1)) {
+        MW_TRY(send(ex, DIR_BACKWARD, b->dx[0], k - 1, microbatch, &b->sent));
+    }
+    return MW_OK;
+}
+
+/* ---- W
+ * ------------------------------------------------------------------------- */
+static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
+{
+    const struct mw_chunk *c = &ex->chunks[chunk];
+    struct mw_fwd *f = mw_fwd_find(ex, chunk, microbatch);
+    struct mw_bwd *b = mw_bwd_find(ex, chunk, microbatch);
+    MW_ASSERT(f && b, "no backward of micro-batch %d", microbatch);
+    mw_rec_work(ex->rec, MW_SPAN_W, "W", microbatch, c->virtual_stage);
+    if (c->has_head) {
+        mw_head_weight(ex, c, f, b);
+    }
+    for (int i = c->n_layers - 1; i >= 0; i--) {
+        mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
+                        b->dx[i + 1]);
+    }
+    if (c->has_embedding) {
+        mw_embedding_weight(ex, c, f, b);
+    }
+    mw_rec_idle(ex->rec);
+    MW_TRY(mw_fwd_give(ex, f));
+    return mw_bwd_give(ex, b);
+}
+
+static enum mw_status walk_slot(struct mw_exec *ex, const struct mw_slot *slot)
+{
+    switch ((enum mw_pass)slot->pass) {
+    case MW_PASS_F:
+        return walk_forward(ex, slot->chunk, slot->microbatch);
+    case MW_PASS_B:
+        return walk_backward(ex, slot->chunk, slot->microbatch);
+    case MW_PASS_W:
+        return walk_weight(ex, slot->chunk, slot->microbatch);
+    case MW_PASS_BW:
+        MW_TRY(walk_backward(ex, slot->chunk, slot->microbatch));
+        return walk_weight(ex, slot->chunk, slot->microbatch);
+    case MW_PASS_COUNT:
+        break;
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_exec_walk(struct mw_exec *ex)
+{
+    const struct mw_schedule *s = ex->job->schedule;
+    mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "zero gradients", -1, -1);
+    ex->dev->ops->zero(ex->dev, ex->g, ex->shards.n_total * sizeof(float));
+    mw_rec_idle(ex->rec);
+    for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {
+        MW_TRY(walk_slot(ex, &s->slot[i]));
+    }
+    return MW_OK;
+}
