@@ -1,0 +1,219 @@
+/*
+ * Plans: made from a layout, written, read again; what the hash covers; how a
+ * plan finds its scenario.
+ */
+#include "mw_test.h"
+
+#include "base/file.h"
+#include "plan_fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void test_even_partition_and_first_layers(void **state)
+{
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_layout l = fixture_layout();
+
+    (void)state;
+    fixture_scenario(&s);
+    l.pp = 4;
+    l.dp = 1;
+    l.tp = 2;
+    fixture_make(&s, &l, NULL, &plan);
+    /* 10 layers over 4 stages: 3 3 2 2 */
+    assert_int_equal(plan.n_virtual, 4);
+    assert_int_equal(plan.layers[0], 3);
+    assert_int_equal(plan.layers[1], 3);
+    assert_int_equal(plan.layers[2], 2);
+    assert_int_equal(plan.layers[3], 2);
+    assert_int_equal(mw_plan_first_layer(&plan, 3), 8);
+    /* batch 16 over dp 1 x micro-batch 2 */
+    assert_int_equal(plan.n_microbatches, 8);
+    assert_int_equal(plan.schedule.n_stages, 4);
+    mw_plan_release(&plan);
+    mw_scenario_release(&s);
+}
+
+static void test_layers_given(void **state)
+{
+    static const int good[] = {6, 4}, bad[] = {6, 5};
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_err err = {0};
+    struct mw_layout l = fixture_layout();
+
+    (void)state;
+    fixture_scenario(&s);
+    fixture_make(&s, &l, good, &plan);
+    assert_int_equal(plan.layers[0], 6);
+    mw_plan_release(&plan);
+    assert_int_equal(mw_plan_make(&s, &l, bad, &plan, &err), MW_EINPUT);
+    assert_non_null(strstr(err.text, "sum to 11 but the model has 10"));
+    mw_scenario_release(&s);
+}
+
+/* save -> load -> save gives the same bytes, and the same plan. */
+static void check_round_trip(const struct mw_layout *l, bool is_explicit)
+{
+    struct mw_scenario s;
+    struct mw_plan plan, again;
+    struct mw_err err = {0};
+    char *first = NULL, *second = NULL;
+    size_t n_first, n_second;
+
+    fixture_scenario(&s);
+    fixture_make(&s, l, NULL, &plan);
+    plan.has_predicted = true;
+    plan.predicted = (struct mw_predicted){1.0 / 3, 1e10 / 7, 0.1};
+    assert_int_equal(mw_plan_save(&plan, "round.yaml", is_explicit, &err),
+                     MW_OK);
+    if (mw_plan_load("round.yaml", &s, &again, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(mw_plan_hash(&plan) == mw_plan_hash(&again));
+    assert_true(again.has_predicted);
+    mw_assert_near(again.predicted.step_time_s, 1.0 / 3, 0, 0);
+    assert_int_equal(mw_plan_save(&again, "again.yaml", is_explicit, &err),
+                     MW_OK);
+    assert_int_equal(
+        mw_file_read("round.yaml", 1 << 24, &first, &n_first, &err), MW_OK);
+    assert_int_equal(
+        mw_file_read("again.yaml", 1 << 24, &second, &n_second, &err), MW_OK);
+    assert_int_equal(n_first, n_second);
+    assert_memory_equal(first, second, n_first);
+    mw_free(first);
+    mw_free(second);
+    remove("round.yaml");
+    remove("again.yaml");
+    mw_plan_release(&plan);
+    mw_plan_release(&again);
+    mw_scenario_release(&s);
+}
+
+static void test_round_trip(void **state)
+{
+    struct mw_layout l = fixture_layout();
+
+    (void)state;
+    check_round_trip(&l, false);
+    check_round_trip(&l, true);
+    l.vpp = 5;
+    l.schedule = "interleaved-1f1b";
+    check_round_trip(&l, false);
+    check_round_trip(&l, true);
+    l.vpp = 2;
+    l.schedule = "zb-v";
+    check_round_trip(&l, true);
+    l.vpp = 1;
+    l.schedule = "zb-h1";
+    l.recompute = MW_RECOMPUTE_FULL;
+    l.order = "tp-dp-pp-cp";
+    check_round_trip(&l, true);
+}
+
+static void test_hash_is_of_what_runs(void **state)
+{
+    static const int uneven[] = {6, 4};
+    struct mw_scenario s;
+    struct mw_plan a, b;
+    struct mw_layout l = fixture_layout();
+
+    (void)state;
+    fixture_scenario(&s);
+    fixture_make(&s, &l, NULL, &a);
+    fixture_make(&s, &l, NULL, &b);
+    b.name = "another name";
+    b.has_predicted = true;
+    b.scenario_file = "elsewhere.yaml";
+    assert_true(mw_plan_hash(&a) == mw_plan_hash(&b));
+    mw_plan_release(&b);
+    fixture_make(&s, &l, uneven, &b);
+    assert_true(mw_plan_hash(&a) != mw_plan_hash(&b));
+    mw_plan_release(&b);
+    l.schedule = "gpipe";
+    fixture_make(&s, &l, NULL, &b);
+    assert_true(mw_plan_hash(&a) != mw_plan_hash(&b));
+    /* the order of the passes alone decides, not the schedule's name */
+    mw_plan_release(&b);
+    l = fixture_layout();
+    fixture_make(&s, &l, NULL, &b);
+    b.layout.schedule = "custom";
+    assert_true(mw_plan_hash(&a) == mw_plan_hash(&b));
+    mw_plan_release(&a);
+    mw_plan_release(&b);
+    mw_scenario_release(&s);
+}
+
+/* A plan in another folder names its scenario relative to itself. */
+static void test_plan_finds_its_scenario(void **state)
+{
+    struct mw_scenario s, own;
+    struct mw_plan plan, again;
+    struct mw_err err = {0};
+    struct mw_layout l = fixture_layout();
+    struct mw_outfile out;
+
+    (void)state;
+    assert_int_equal(mw_mkdirs("plan_dir/deep", &err), MW_OK);
+    assert_int_equal(mw_outfile_open(&out, "plan_scenario.yaml", &err), MW_OK);
+    fputs(fixture_text, out.f);
+    assert_int_equal(mw_outfile_commit(&out, &err), MW_OK);
+    assert_int_equal(mw_scenario_load("./plan_scenario.yaml", &s, &err), MW_OK);
+    fixture_make(&s, &l, NULL, &plan);
+    assert_int_equal(mw_plan_save(&plan, "plan_dir/deep/p.yaml", false, &err),
+                     MW_OK);
+    if (mw_plan_load_own("plan_dir/deep/p.yaml", &own, &again, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_string_equal(again.scenario_file, "../../plan_scenario.yaml");
+    assert_true(own.hash == s.hash);
+    /* moved up one folder, the way to the scenario is one shorter */
+    assert_int_equal(mw_plan_save(&again, "plan_dir/q.yaml", false, &err),
+                     MW_OK);
+    mw_plan_release(&again);
+    mw_scenario_release(&own);
+    assert_int_equal(mw_plan_load("plan_dir/q.yaml", NULL, &again, &err),
+                     MW_OK);
+    assert_string_equal(again.scenario_file, "../plan_scenario.yaml");
+    mw_plan_release(&again);
+    mw_plan_release(&plan);
+    mw_scenario_release(&s);
+    remove("plan_dir/deep/p.yaml");
+    remove("plan_dir/q.yaml");
+    remove("plan_dir/deep");
+    remove("plan_dir");
+    remove("plan_scenario.yaml");
+}
+
+static void test_unwritable_output_leaves_nothing(void **state)
+{
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_err err = {0};
+    struct mw_layout l = fixture_layout();
+
+    (void)state;
+    fixture_scenario(&s);
+    fixture_make(&s, &l, NULL, &plan);
+    assert_int_equal(mw_plan_save(&plan, "no/such/folder/p.yaml", false, &err),
+                     MW_EINPUT);
+    assert_non_null(strstr(err.text, "no/such/folder/p.yaml"));
+    mw_plan_release(&plan);
+    mw_scenario_release(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_even_partition_and_first_layers),
+        cmocka_unit_test(test_layers_given),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_hash_is_of_what_runs),
+        cmocka_unit_test(test_plan_finds_its_scenario),
+        cmocka_unit_test(test_unwritable_output_leaves_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
