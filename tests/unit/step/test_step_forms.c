@@ -1,0 +1,95 @@
+/*
+ * Fast form against event form on random layouts: within 3 %, and the same
+ * memory to the bit. Regular layouts: even partitions of a few models on two
+ * machines, every combination of ways that the rules allow.
+ */
+#include "mw_test.h"
+
+#include "base/rand.h"
+#include "step_fixture.h"
+
+#include <math.h>
+
+enum { WANTED = 300, TRIES = 20000 };
+
+static int pick(const int *from, size_t n, uint64_t stream, uint64_t i)
+{
+    return from[mw_rand_u64(11, stream, i) % n];
+}
+
+static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
+{
+    static const int powers[] = {1, 2, 4, 8, 16};
+    static const char *const kinds[] = {"1f1b", "1f1b", "gpipe", "zb-h1",
+                                        "interleaved-1f1b"};
+
+    mw_layout_default(l);
+    l->tp = pick(powers, 4, 1, i);
+    l->pp = pick(powers, 5, 2, i);
+    l->dp = 32 / (l->tp * l->pp);
+    l->micro_batch = pick(powers, 4, 3, i);
+    l->sp = mw_rand_u64(11, 4, i) % 2 == 0 && l->tp > 1;
+    l->zero = (int)(mw_rand_u64(11, 5, i) % 2);
+    l->recompute = (enum mw_recompute)(mw_rand_u64(11, 6, i) % 3);
+    l->schedule = kinds[mw_rand_u64(11, 7, i) % 5];
+    l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ? 2 : 1;
+    return l->dp >= 1 && mw_layout_ranks(l) == 32 &&
+           mw_layout_check(l, &s->model, &s->workload, 32, NULL, NULL) == MW_OK;
+}
+
+static void compare(const struct mw_scenario *s, const struct mw_layout *l,
+                    const struct mw_cost_ctx *ctx, double *worst)
+{
+    struct mw_step_result r;
+    struct mw_err err = {0};
+    double fast_s, peak;
+
+    step_simulate(&r, s, l, ctx, NULL);
+    assert_int_equal(mw_step_estimate(s, l, NULL, ctx, &fast_s, &peak, &err),
+                     MW_OK);
+    double error = fabs(fast_s / r.step_time_s - 1);
+    if (error > 0.03) {
+        fail_msg("%s tp%d pp%d dp%d mbs%d zero%d %s: fast %g, event %g",
+                 s->cluster.system, l->tp, l->pp, l->dp, l->micro_batch,
+                 l->zero, l->schedule, fast_s, r.step_time_s);
+    }
+    *worst = fmax(*worst, error);
+    assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
+    mw_step_result_release(&r);
+}
+
+static void test_forms_agree(void **state)
+{
+    struct mw_hwdb *db = step_hwdb();
+    double worst = 0;
+    int n = 0;
+
+    (void)state;
+    for (uint64_t i = 0; n < WANTED && i < TRIES; i++) {
+        struct mw_scenario s;
+        struct mw_cost_ctx ctx;
+        struct mw_layout l;
+
+        step_scenario(&s, i % 2 == 0 ? "dgx-a100" : "dgx-h100", 4,
+                      i % 3 == 0 ? 64 : 256, "bf16");
+        step_ctx(&ctx, db, &s);
+        struct mw_plan plan;
+        if (draw(&l, &s, i) &&
+            mw_plan_make(&s, &l, NULL, &plan, NULL) == MW_OK) {
+            mw_plan_release(&plan);
+            compare(&s, &l, &ctx, &worst);
+            n++;
+        }
+        mw_scenario_release(&s);
+    }
+    assert_int_equal(n, WANTED);
+    print_message("%d layouts, largest difference %.3f %%\n", n, 100 * worst);
+    mw_hwdb_free(db);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms_agree)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/*
+ * Memory of a stage: parameter states by ZeRO stage against the model's
+ * parameter count, activations against the layer's own figures, tied
+ * embeddings, and the fast form against the walk over the list.
+ */
+#include "mw_test.h"
+
+#include "step_fixture.h"
+
+#include <math.h>
+
+struct bench {
+    struct mw_hwdb *db;
+    struct mw_scenario scenario;
+    struct mw_cost_ctx ctx;
+};
+
+static int setup(void **state)
+{
+    struct bench *b = mw_calloc(1, sizeof *b);
+
+    b->db = step_hwdb();
+    step_scenario(&b->scenario, "dgx-a100", 2, 64, "bf16");
+    step_ctx(&b->ctx, b->db, &b->scenario);
+    *state = b;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct bench *b = *state;
+
+    mw_scenario_release(&b->scenario);
+    mw_hwdb_free(b->db);
+    mw_free(b);
+    return 0;
+}
+
+static struct mw_step_result memory_of(const struct bench *b,
+                                       const struct mw_layout *l)
+{
+    struct mw_step_opts opts = {.memory_only = true};
+    struct mw_step_result r;
+    struct mw_plan plan;
+    struct mw_err err = {0};
+
+    step_plan(&plan, &b->scenario, l);
+    if (mw_step_simulate(&b->scenario, &plan, &b->ctx, &opts, &r, &err) !=
+        MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    mw_plan_release(&plan);
+    return r;
+}
+
+/* ZeRO figure 1: 2 + 4 + 12 bytes a parameter, shared by 16 ranks. */
+static void test_states_by_zero_stage(void **state)
+{
+    struct bench *b = *state;
+    double n = (double)mw_model_param_count(&b->scenario.model);
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    for (l.zero = 0; l.zero <= 3; l.zero++) {
+        struct mw_step_result r = memory_of(b, &l);
+        const struct mw_stage_memory *m = &r.memory[0];
+
+        mw_assert_near(m->weight_bytes, 2 * n / (l.zero >= 3 ? 16 : 1), 1e-12,
+                       0);
+        mw_assert_near(m->grad_bytes, 4 * n / (l.zero >= 2 ? 16 : 1), 1e-12, 0);
+        mw_assert_near(m->optimizer_bytes, 12 * n / (l.zero >= 1 ? 16 : 1),
+                       1e-12, 0);
+        mw_assert_near(m->total_bytes,
+                       m->weight_bytes + m->grad_bytes + m->optimizer_bytes +
+                           m->activation_bytes + m->temporary_bytes +
+                           m->overhead_bytes,
+                       1e-12, 0);
+        assert_true(r.fits && r.peak_bytes <= r.usable_bytes);
+        mw_assert_near(r.usable_bytes,
+                       r.capacity_bytes * b->scenario.limits.memory_fraction,
+                       1e-12, 0);
+        mw_step_result_release(&r);
+    }
+}
+
+/* The last stage has a copy of the embedding to multiply with: vocab x hidden
+ * = 32768 x 1024 parameters more than the model has. */
+static void test_tied_embedding_is_held_twice(void **state)
+{
+    struct bench *b = *state;
+    double n = (double)mw_model_param_count(&b->scenario.model), sum = 0;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.pp = 4;
+    l.dp = 4;
+    struct mw_step_result r = memory_of(b, &l);
+    for (int d = 0; d < 4; d++) {
+        sum += r.memory[d].weight_bytes;
+    }
+    mw_assert_near(sum, 2 * (n + 32768.0 * 1024), 1e-12, 0);
+    mw_step_result_release(&r);
+    /* split over tp, each rank holds its part of either */
+    l.tp = 2;
+    l.dp = 2;
+    r = memory_of(b, &l);
+    assert_true(r.memory[3].weight_bytes < sum / 2);
+    mw_step_result_release(&r);
+}
+
+/* 1F1B holds p - d micro-batches on device d, GPipe all 16. */
+static void test_activations_in_flight(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.pp = 4;
+    l.dp = 4;
+    struct mw_work work = {.model = &b->scenario.model,
+                           .layout = &l,
+                           .seq = 512,
+                           .dtype = MW_BF16,
+                           .grad_dtype = MW_FP32};
+    double layer = mw_layer_activation_bytes(&work, 0);
+    double embedding = mw_embedding_activation_bytes(&work);
+    double head = mw_head_activation_bytes(&work);
+    struct mw_step_result r = memory_of(b, &l);
+
+    mw_assert_near(r.memory[0].activation_bytes, 4 * (4 * layer + embedding),
+                   1e-12, 0);
+    mw_assert_near(r.memory[1].activation_bytes, 3 * 4 * layer, 1e-12, 0);
+    mw_assert_near(r.memory[3].activation_bytes, 4 * layer + head, 1e-12, 0);
+    mw_step_result_release(&r);
+    l.schedule = "gpipe";
+    r = memory_of(b, &l);
+    mw_assert_near(r.memory[1].activation_bytes, 16 * 4 * layer, 1e-12, 0);
+    mw_step_result_release(&r);
+    /* interleaved with 2 chunks: device 0 has 2 (p - 1) + p warm-up chunks of 2
+     * layers and one more in hand */
+    l.schedule = "interleaved-1f1b";
+    l.vpp = 2;
+    r = memory_of(b, &l);
+    mw_assert_near(r.memory[1].activation_bytes, (2 * 2 + 4 + 1) * 2 * layer,
+                   1e-12, 0);
+    mw_step_result_release(&r);
+}
+
+static void test_recomputation_keeps_less(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l;
+    double before = (double)INFINITY;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    for (int kind = MW_RECOMPUTE_NONE; kind <= MW_RECOMPUTE_FULL; kind++) {
+        l.recompute = (enum mw_recompute)kind;
+        struct mw_step_result r = memory_of(b, &l);
+        assert_true(r.memory[0].activation_bytes < before);
+        before = r.memory[0].activation_bytes;
+        mw_step_result_release(&r);
+    }
+}
+
+static void test_fast_form_has_the_same_peak(void **state)
+{
+    static const char *const kinds[] = {"1f1b", "gpipe", "zb-h1",
+                                        "interleaved-1f1b"};
+    struct bench *b = *state;
+    struct mw_layout l;
+    struct mw_err err = {0};
+
+    mw_layout_default(&l);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        for (l.pp = 2; l.pp <= 8; l.pp *= 2) {
+            double peak = 0;
+
+            l.schedule = kinds[i];
+            l.vpp = strcmp(kinds[i], "interleaved-1f1b") == 0 ? 2 : 1;
+            l.dp = 16 / l.pp;
+            struct mw_step_result r = memory_of(b, &l);
+            assert_int_equal(mw_step_estimate(&b->scenario, &l, NULL, &b->ctx,
+                                              NULL, &peak, &err),
+                             MW_OK);
+            assert_true(memcmp(&peak, &r.peak_bytes, sizeof peak) == 0);
+            mw_step_result_release(&r);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_states_by_zero_stage),
+        cmocka_unit_test(test_tied_embedding_is_held_twice),
+        cmocka_unit_test(test_activations_in_flight),
+        cmocka_unit_test(test_recomputation_keeps_less),
+        cmocka_unit_test(test_fast_form_has_the_same_peak),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
