@@ -126,10 +126,14 @@ static enum mw_status fail_unknown(const struct mw_csv *csv,
         mw_str_addf(&all, "%s%s", i > 0 ? ", " : "", names[i]);
     }
     const char *near = mw_nearest(column, names, n);
-    mw_fail(err, MW_EINPUT, "%s: unknown column '%.64s'%s%s%s; known: %s",
-            csv->file, column, near != NULL ? "; did you mean '" : "",
-            near != NULL ? near : "", near != NULL ? "'?" : "",
+    struct mw_str hint = {0};
+    if (near != NULL) {
+        mw_str_addf(&hint, " did you mean '%s'?", near);
+    }
+    mw_fail(err, MW_EINPUT, "%s: unknown column '%.64s';%s known: %s",
+            csv->file, column, hint.s != NULL ? hint.s : "",
             all.s != NULL ? all.s : "none");
+    mw_str_release(&hint);
     mw_str_release(&all);
     mw_free(names);
     return MW_EINPUT;

@@ -17,6 +17,8 @@ void mw_table_col(struct mw_table *t, const char *name, bool right_align);
 void mw_table_row(struct mw_table *t);
 void mw_table_cell(struct mw_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Header and rows, without spaces at line ends; nothing if there are no rows.
+ */
 void mw_table_print(struct mw_table *t, FILE *f);
 
 #endif

@@ -67,6 +67,11 @@ static const struct {
     {"G", 1e9, false},    {"T", 1e12, false},   {"P", 1e15, false},
     {"E", 1e18, false}};
 
+enum {
+    N_UNITS = sizeof unit_names / sizeof unit_names[0],
+    N_PREFIXES = sizeof prefixes / sizeof prefixes[0]
+};
+
 /* What is meant, an example, and the unit of the bare SI value. */
 static const struct {
     const char *what, *example, *si;
@@ -194,6 +199,13 @@ static const char *canonical(const char *unit, char buf[TOKEN_MAX])
     return buf;
 }
 
+static bool is_prefix_allowed(size_t prefix, const struct unit_name *u)
+{
+    bool is_of_bytes = u->kind == MW_Q_BYTES || u->kind == MW_Q_BYTES_PER_S;
+    return prefix == 0 ||
+           (u->has_prefix && (!prefixes[prefix].is_binary || is_of_bytes));
+}
+
 static bool match(const char *unit, const struct unit_name *u, double *factor)
 {
     size_t len = strlen(unit), n = strlen(u->name);
@@ -201,12 +213,8 @@ static bool match(const char *unit, const struct unit_name *u, double *factor)
         return false;
     }
     size_t n_prefix = len - n;
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-        bool is_allowed =
-            i == 0 || (u->has_prefix &&
-                       (!prefixes[i].is_binary || u->kind == MW_Q_BYTES ||
-                        u->kind == MW_Q_BYTES_PER_S));
-        if (is_allowed && strlen(prefixes[i].name) == n_prefix &&
+    for (size_t i = 0; i < N_PREFIXES; i++) {
+        if (is_prefix_allowed(i, u) && strlen(prefixes[i].name) == n_prefix &&
             memcmp(prefixes[i].name, unit, n_prefix) == 0) {
             *factor = prefixes[i].factor * u->factor;
             return true;
@@ -219,7 +227,7 @@ static const struct unit_name *find_unit(const char *unit, double *factor)
 {
     char name[TOKEN_MAX];
     canonical(unit, name);
-    for (size_t i = 0; i < sizeof unit_names / sizeof unit_names[0]; i++) {
+    for (size_t i = 0; i < N_UNITS; i++) {
         if (match(name, &unit_names[i], factor)) {
             return &unit_names[i];
         }
@@ -243,25 +251,27 @@ static enum mw_status fail_bits(const char *text, double number,
                    unit, word);
 }
 
+static void to_upper(char *s)
+{
+    for (; *s != '\0'; s++) {
+        *s = (char)toupper((unsigned char)*s);
+    }
+}
+
 /* A unit that only differs in case from a known one: '80gib'. */
 static bool is_case_mistake(const char *unit, enum mw_quantity kind)
 {
-    char upper[TOKEN_MAX], candidate[TOKEN_MAX];
-    size_t n = strlen(unit);
-    if (n >= sizeof upper) {
-        return false;
-    }
-    for (size_t i = 0; i <= n; i++) {
-        upper[i] = (char)toupper((unsigned char)unit[i]);
-    }
-    for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0]; p++) {
-        for (size_t u = 0; u < sizeof unit_names / sizeof unit_names[0]; u++) {
+    char wanted[TOKEN_MAX], candidate[TOKEN_MAX];
+    snprintf(wanted, sizeof wanted, "%s", unit);
+    to_upper(wanted);
+    for (size_t u = 0; u < N_UNITS; u++) {
+        for (size_t p = 0; p < N_PREFIXES; p++) {
             snprintf(candidate, sizeof candidate, "%s%s", prefixes[p].name,
                      unit_names[u].name);
-            for (char *c = candidate; *c != '\0'; c++) {
-                *c = (char)toupper((unsigned char)*c);
-            }
-            if (unit_names[u].kind == kind && strcmp(candidate, upper) == 0) {
+            to_upper(candidate);
+            if (unit_names[u].kind == kind &&
+                is_prefix_allowed(p, &unit_names[u]) &&
+                strcmp(candidate, wanted) == 0) {
                 return true;
             }
         }

@@ -183,29 +183,31 @@ static enum mw_status bind_qty(struct target t, struct mw_node *node)
     return st;
 }
 
+/* "'kind' is 'gpip'; did you mean 'gpipe'? allowed: gpipe, 1f1b" */
 static enum mw_status fail_enum(struct target t, struct mw_node *node)
 {
-    struct mw_str all = {0};
+    struct mw_str wanted = {0}, all = {0}, hint = {0};
     MW_ARRAY(const char *) names = {0};
     for (const struct mw_enum *e = t.field->enums; e->name != NULL; e++) {
         mw_str_addf(&all, "%s%s", all.n > 0 ? ", " : "", e->name);
         mw_array_push(&names, e->name);
     }
-    const char *text = mw_node_text(node);
+    const char *text = mw_node_text(node), *list = all.s != NULL ? all.s : "";
     const char *near = mw_nearest(text, names.v, names.n);
+    if (near != NULL) {
+        mw_str_addf(&hint, " did you mean '%s'?", near);
+    }
     if (node->kind != MW_NODE_SCALAR || node->is_null) {
-        struct mw_str wanted = {0};
-        mw_str_addf(&wanted, "one of %s", all.s != NULL ? all.s : "nothing");
+        mw_str_addf(&wanted, "one of %s", list);
         fail_type(node, t.field->key, wanted.s, t.err);
-        mw_str_release(&wanted);
     } else {
-        mw_node_fail(node, t.err, "'%s' is '%.64s'%s%s%s; it must be one of %s",
-                     t.field->key, text, near != NULL ? "; did you mean '" : "",
-                     near != NULL ? near : "", near != NULL ? "'?" : "",
-                     all.s != NULL ? all.s : "nothing");
+        mw_node_fail(node, t.err, "'%s' is '%.64s';%s allowed: %s",
+                     t.field->key, text, hint.s != NULL ? hint.s : "", list);
     }
     mw_array_release(&names);
+    mw_str_release(&wanted);
     mw_str_release(&all);
+    mw_str_release(&hint);
     return MW_EINPUT;
 }
 

@@ -69,6 +69,22 @@ static void token_place(const struct reader *r, struct fy_token *token,
     }
 }
 
+/* libfyaml places a quoted scalar between its quotes; they belong to it. */
+static void widen_to_quotes(const struct mw_yaml *doc, size_t *offset,
+                            size_t *width)
+{
+    char before = *offset > 0 ? doc->text[*offset - 1] : '\0';
+    if (before == '"' || before == '\'') {
+        *offset -= 1;
+        *width += 2;
+    }
+}
+
+static bool is_quoted_token(struct fy_token *token)
+{
+    return token != NULL && fy_token_scalar_style(token) != FYSS_PLAIN;
+}
+
 /* ---- nodes ----------------------------------------------------------------
  */
 
@@ -77,9 +93,14 @@ static struct mw_node *new_node(struct reader *r, struct fy_token *token,
 {
     size_t offset, width;
     token_place(r, token, &offset, &width);
+    bool is_quoted = kind == MW_NODE_SCALAR && is_quoted_token(token);
+    if (is_quoted) {
+        widen_to_quotes(r->doc, &offset, &width);
+    }
     struct mw_node *node = mw_arena_alloc(&r->doc->arena, 1, sizeof *node);
     node->doc = r->doc;
     node->kind = kind;
+    node->is_quoted = is_quoted;
     node->offset = (uint32_t)offset;
     node->width = kind == MW_NODE_SCALAR ? (uint32_t)width : 1;
     return node;
@@ -152,8 +173,6 @@ static enum mw_status on_scalar(struct reader *r, struct fy_token *value)
         return fail_place(r, node->offset, node->width,
                           "a NUL character is not allowed");
     }
-    node->is_quoted =
-        value != NULL && fy_token_scalar_style(value) != FYSS_PLAIN;
     node->is_null = !node->is_quoted && is_null_word(node->u.text);
     r->last_offset = node->offset;
     if (!wants_key(r)) {
