@@ -1,8 +1,9 @@
 /*
  * One training step, fast form.
  *
- * GPipe and 1F1B in closed form, other schedules by replaying their list
- * without a timeline (then fast and event form are equal).
+ * GPipe, 1F1B and interleaved 1F1B (m a multiple of p) in closed form, other
+ * schedules by replaying their list without a timeline (then fast and event
+ * form are equal).
  *
  * For p devices with passes f, b, w (t = f + b + w), transfers c and m
  * micro-batches:
@@ -23,6 +24,13 @@
  * is why eager schedules exist. Where the gradient leaves before W (our
  * executor), w of the devices above s is not on the cycle.
  *
+ *   interleaved, v chunks a device:
+ *           m max_i sum_chunks t + sum of the others' first t
+ *           + 2 sum c + 2 (v-1) (sum c + wrap-around)
+ *
+ * Steady interleaved 1F1B has two micro-batches of slack between neighbours,
+ * which hides transfers up to half a pass; only the rounds of warm-up and
+ * cool-down show them. Longer transfers are replayed.
  * Then the tails, device by device, each from the end of its last pass.
  */
 #include "sim/step/tasks_int.h"
@@ -35,7 +43,7 @@ struct lane {
     double f, b, w, c;
 };
 
-enum { DEVICES_MAX = 1024 };
+enum { STAGES_MAX = 1024 };
 
 static double sum_to_next(const struct lane *v, int n)
 {
@@ -98,7 +106,7 @@ static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
 static double with_tails(const struct mw_step_frame *f, const struct lane *v,
                          double end_s, bool sends_early)
 {
-    double last = 0, ready[DEVICES_MAX], ends = end_s;
+    double last = 0, ready[STAGES_MAX], ends = end_s;
 
     for (int i = 0; i < f->n_devices; i++) {
         if (i > 0) {
@@ -123,20 +131,50 @@ static double with_tails(const struct mw_step_frame *f, const struct lane *v,
     return last;
 }
 
-static double closed_form_s(const struct mw_step_frame *f, bool is_gpipe, int m)
+/* Chunks of all devices do the work of m micro-batches; the others' first
+ * chunks fill and drain, and the warm-up and the cool-down go v - 1 times
+ * round the ring of transfers. In steady state transfers are hidden. */
+static double time_loop(const struct mw_step_frame *f, const struct lane *v,
+                        double wrap_s, int m)
 {
-    const struct mw_step_price *p = &f->price;
-    struct lane v[DEVICES_MAX];
-    int n = f->n_devices;
-    bool early = p->ctx->gpu->is_cpu;
-    double crossing = -1, inside = -1;
+    int n = f->n_devices, rounds = f->n_virtual / n - 1, busiest = 0;
+    double most = 0, fill = 0, ring = wrap_s, way = 0;
 
     for (int i = 0; i < n; i++) {
+        double busy = 0;
+
+        for (int k = i; k < f->n_virtual; k += n) {
+            busy += mw_time_to_s(f->vstage[k].f_ps + f->vstage[k].b_ps +
+                                 f->vstage[k].w_ps);
+        }
+        if (busy > most) {
+            most = busy;
+            busiest = i;
+        }
+        way += i + 1 < n ? v[i].c : 0;
+    }
+    for (int i = 0; i < n; i++) {
+        fill += i != busiest ? v[i].f + v[i].b + v[i].w : 0;
+    }
+    ring += way;
+    if (2 * ring / n > most / (rounds + 1)) {
+        return (double)NAN; /* transfers are not hidden: replay */
+    }
+    return m * most + fill + 2 * way + 2 * rounds * ring;
+}
+
+/* First chunk of every device, with the transfer to the next. */
+static void fill_lanes(const struct mw_step_frame *f, struct lane *v)
+{
+    const struct mw_step_price *p = &f->price;
+    double crossing = -1, inside = -1;
+
+    for (int i = 0; i < f->n_devices; i++) {
         const struct mw_vstage *s = &f->vstage[i];
 
         v[i] = (struct lane){mw_time_to_s(s->f_ps), mw_time_to_s(s->b_ps),
                              mw_time_to_s(s->w_ps), 0};
-        if (i + 1 < n) {
+        if (i + 1 < f->n_devices) {
             double *c = mw_cost_pp_crosses(p->layout, i, p->ctx->domain_gpus)
                             ? &crossing
                             : &inside;
@@ -147,48 +185,46 @@ static double closed_form_s(const struct mw_step_frame *f, bool is_gpipe, int m)
             v[i].c = *c;
         }
     }
-    return with_tails(
-        f, v, is_gpipe ? time_gpipe(v, n, m, early) : time_1f1b(v, n, m, early),
-        early);
 }
 
-/* ---- memory in closed form -------------------------------------------------
- */
-/* 1F1B holds min(m, p - i) micro-batches on device i, GPipe all. */
-static double plain_peak_bytes(const struct mw_step_frame *f, bool is_gpipe,
-                               int m)
+static double closed_form_s(const struct mw_step_frame *f, enum mw_plain plain,
+                            int m)
 {
-    double peak = 0;
+    struct lane v[STAGES_MAX];
+    int n = f->n_devices;
+    bool early = f->price.ctx->gpu->is_cpu;
+    double end_s;
 
-    for (int d = 0; d < f->n_devices; d++) {
-        int held = is_gpipe || m < f->n_devices - d ? m : f->n_devices - d;
-        struct mw_stage_memory memory;
-
-        mw_stage_memory_of(
-            &f->price, f->units[d], mw_step_frame_is_twin(f, d),
-            held * mw_vstage_activation_bytes(&f->price, f->vstage[d].n_units),
-            &memory);
-        peak = fmax(peak, memory.total_bytes);
+    fill_lanes(f, v);
+    if (plain == MW_PLAIN_GPIPE) {
+        end_s = time_gpipe(v, n, m, early);
+    } else if (plain == MW_PLAIN_1F1B) {
+        end_s = time_1f1b(v, n, m, early);
+    } else {
+        end_s = time_loop(
+            f, v, mw_time_to_s(mw_step_transfer_ps(&f->price, n - 1, 0)), m);
     }
-    return peak;
+    return with_tails(f, v, end_s, early);
 }
 
-enum plain { PLAIN_NO, PLAIN_1F1B, PLAIN_GPIPE };
-
-static enum plain plain_of(const struct mw_layout *layout)
+static enum mw_plain plain_of(const struct mw_layout *layout, int m)
 {
     const struct mw_sched_kind *kind = mw_schedule_kind_find(layout->schedule);
 
-    if (kind == NULL || layout->vpp > 1 || layout->pp > DEVICES_MAX) {
-        return PLAIN_NO;
+    if (kind == NULL || layout->pp * layout->vpp > STAGES_MAX) {
+        return MW_PLAIN_NO;
+    }
+    if (strcmp(kind->name, "interleaved-1f1b") == 0 && layout->pp > 1 &&
+        layout->vpp > 1 && m % layout->pp == 0) {
+        return MW_PLAIN_LOOP;
+    }
+    if (layout->vpp > 1) {
+        return MW_PLAIN_NO;
     }
     if (strcmp(kind->name, "1f1b") == 0) {
-        return PLAIN_1F1B;
+        return MW_PLAIN_1F1B;
     }
-    if (strcmp(kind->name, "gpipe") == 0) {
-        return PLAIN_GPIPE;
-    }
-    return PLAIN_NO;
+    return strcmp(kind->name, "gpipe") == 0 ? MW_PLAIN_GPIPE : MW_PLAIN_NO;
 }
 
 /* ---- other schedules: the list itself ---------------------------------------
@@ -221,6 +257,32 @@ static enum mw_status replay(const struct mw_scenario *scenario,
     return status;
 }
 
+/* Both figures of a kind in closed form. */
+static void estimate_plain(const struct mw_scenario *scenario,
+                           const struct mw_layout *layout, const int *layers,
+                           const struct mw_cost_ctx *ctx, enum mw_plain plain,
+                           double *out_time_s, double *out_peak_bytes)
+{
+    int m = mw_microbatches(layout, &scenario->workload);
+    int even[STAGES_MAX];
+    struct mw_step_frame frame;
+
+    if (layers == NULL) {
+        mw_plan_even_layers(scenario->model.n_layers, layout->pp * layout->vpp,
+                            even);
+        layers = even;
+    }
+    mw_step_frame_init(&frame, scenario, layout, layers, NULL, ctx,
+                       out_time_s != NULL, NULL);
+    if (out_time_s != NULL) {
+        *out_time_s = closed_form_s(&frame, plain, m);
+    }
+    if (out_peak_bytes != NULL) {
+        *out_peak_bytes = mw_plain_peak_bytes(&frame, plain, m);
+    }
+    mw_step_frame_release(&frame);
+}
+
 enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 const struct mw_layout *layout,
                                 const int *layers,
@@ -228,31 +290,20 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 double *out_time_s, double *out_peak_bytes,
                                 struct mw_err *err)
 {
-    enum plain plain = plain_of(layout);
-    int m = mw_microbatches(layout, &scenario->workload);
-    int even[DEVICES_MAX];
-    struct mw_step_frame frame;
+    enum mw_plain plain =
+        plain_of(layout, mw_microbatches(layout, &scenario->workload));
     enum mw_status status = mw_step_check_dtype(scenario, ctx, err);
 
     if (status != MW_OK) {
         return status;
     }
-    if (plain == PLAIN_NO) {
-        return replay(scenario, layout, layers, ctx, out_time_s, out_peak_bytes,
-                      err);
+    if (plain != MW_PLAIN_NO) {
+        estimate_plain(scenario, layout, layers, ctx, plain, out_time_s,
+                       out_peak_bytes);
+        if (out_time_s == NULL || !isnan(*out_time_s)) {
+            return MW_OK;
+        }
     }
-    if (layers == NULL) {
-        mw_plan_even_layers(scenario->model.n_layers, layout->pp, even);
-        layers = even;
-    }
-    mw_step_frame_init(&frame, scenario, layout, layers, NULL, ctx,
-                       out_time_s != NULL, NULL);
-    if (out_time_s != NULL) {
-        *out_time_s = closed_form_s(&frame, plain == PLAIN_GPIPE, m);
-    }
-    if (out_peak_bytes != NULL) {
-        *out_peak_bytes = plain_peak_bytes(&frame, plain == PLAIN_GPIPE, m);
-    }
-    mw_step_frame_release(&frame);
-    return MW_OK;
+    return replay(scenario, layout, layers, ctx, out_time_s, out_peak_bytes,
+                  err);
 }

@@ -34,12 +34,12 @@ static void sum_devices(struct mw_step_frame *f, const struct mw_schedule *s)
     }
 }
 
-/* One chunk a device, virtual stage k on device k. */
-static void sum_plain_devices(struct mw_step_frame *f)
+/* Without a schedule: virtual stage k on device k mod p. */
+static void sum_loop_devices(struct mw_step_frame *f)
 {
-    for (int d = 0; d < f->n_devices; d++) {
+    for (int k = 0; k < f->n_virtual; k++) {
         for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-            f->units[d][unit] = f->vstage[d].n_units[unit];
+            f->units[k % f->n_devices][unit] += f->vstage[k].n_units[unit];
         }
     }
 }
@@ -100,7 +100,7 @@ void mw_step_frame_init(struct mw_step_frame *f,
     if (schedule != NULL) {
         sum_devices(f, schedule);
     } else {
-        sum_plain_devices(f);
+        sum_loop_devices(f);
     }
     find_twins(f, schedule);
     if (with_time && (schedule == NULL || !schedule->is_forward_only)) {

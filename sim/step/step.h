@@ -52,10 +52,11 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
 void mw_step_result_release(struct mw_step_result *r);
 
 /*
- * Fast form: closed form of the same step for the search (GPipe and 1F1B; other
- * schedules are replayed from their lists). Memory is exact. layers NULL: even.
- * Either output may be NULL and is then not worked out. The layout must be
- * legal (mw_layout_check); MW_EINPUT when the device has no rate for the dtype.
+ * Fast form: closed form of the same step for the search (GPipe, 1F1B,
+ * interleaved 1F1B; other schedules are replayed from their lists). Memory is
+ * exact. layers NULL: even. Either output may be NULL and is then not worked
+ * out. The layout must be legal (mw_layout_check); MW_EINPUT when the device
+ * has no rate for the dtype.
  */
 enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 const struct mw_layout *layout,

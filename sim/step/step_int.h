@@ -150,7 +150,7 @@ struct mw_step_frame {
     int (*units)[MW_UNIT_COUNT]; /* [n_devices] */
     int twin_first, twin_last;   /* -1: none */
 };
-/* schedule NULL: one chunk a device, virtual stage k on device k. */
+/* schedule NULL: virtual stage k on device k mod p. */
 void mw_step_frame_init(struct mw_step_frame *f,
                         const struct mw_scenario *scenario,
                         const struct mw_layout *layout, const int *layers,
@@ -160,5 +160,13 @@ void mw_step_frame_init(struct mw_step_frame *f,
 /* Does device d hold one of the two copies of a tied embedding? */
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);
+
+/* ---- estimate_memory.c: high-water marks without a list ---------------------
+ */
+/* Kinds whose order is known without making it. */
+enum mw_plain { MW_PLAIN_NO, MW_PLAIN_1F1B, MW_PLAIN_GPIPE, MW_PLAIN_LOOP };
+/* Bytes of the fullest rank; m micro-batches. */
+double mw_plain_peak_bytes(const struct mw_step_frame *f, enum mw_plain plain,
+                           int m);
 
 #endif

@@ -1,0 +1,291 @@
+/*
+ * Lower bounds of time and memory.
+ *
+ * Device d does m passes of each kind on each of its virtual stages. Before
+ * the first of them the first micro-batch has gone forward through the stages
+ * before it; after the last one, if it is a fused backward pass, the gradient
+ * still goes down to the first stage:
+ *
+ *   T >= min_k sum_{j<k} f_j + m sum_k (f_k + b_k + w_k)
+ *        + max( tail_d, min_k sum_{j<k} (b_j + w_j) + tail_first )
+ *
+ * k over the virtual stages of d, tail: what mw_tail_of adds after the last
+ * pass. Where B and W are apart the last pass may be a W, and nothing need
+ * follow it. Where a gradient leaves before W (our executor), the way down is
+ * sum_{j<k} b_j + w_0 - w_k. Two routes: each device does its half of the
+ * micro-batches of either. For 1F1B and interleaved 1F1B over equal stages
+ * without transfers the bound is the time: (m v + p - 1) t / v.
+ *
+ * Left out: transfers, waiting inside the steady state.
+ */
+#include "sim/step/fast_int.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Units and times of every virtual stage; equal ones are summed once. */
+static void fill_stages(struct mw_fast *f, const struct mw_step_price *p,
+                        const int *layers, bool with_time)
+{
+    int n = p->layout->pp * p->layout->vpp;
+    int n_layers = p->scenario->model.n_layers, first = 0;
+
+    if (n > f->room_virtual) {
+        f->vstage = mw_realloc(f->vstage, (size_t)n, sizeof *f->vstage);
+        f->room_virtual = n;
+    }
+    for (int k = 0; k < n; k++) {
+        struct mw_vstage *v = &f->vstage[k];
+        int count =
+            layers != NULL ? layers[k] : n_layers / n + (k < n_layers % n);
+
+        mw_vstage_count(p, k, n, first, count, v->n_units);
+        first += count;
+        if (!with_time) {
+            continue;
+        }
+        if (k > 0 &&
+            memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
+            v->f_ps = v[-1].f_ps;
+            v->b_ps = v[-1].b_ps;
+            v->w_ps = v[-1].w_ps;
+        } else {
+            mw_vstage_sum(p, v);
+        }
+    }
+}
+
+static bool is_twin(const struct mw_step_price *p,
+                    const struct mw_fast_shape *shape, int d)
+{
+    int first = -1, last = -1;
+
+    if (!p->scenario->model.tied) {
+        return false;
+    }
+    for (int i = 0; i < shape->n_stages * shape->n_chunks; i++) {
+        if (shape->route[i] == 0 && shape->virtual_stage[i] == 0) {
+            first = i / shape->n_chunks;
+        }
+        if (shape->route[i] == 0 &&
+            shape->virtual_stage[i] == p->layout->pp * p->layout->vpp - 1) {
+            last = i / shape->n_chunks;
+        }
+    }
+    return first != last && (d == first || d == last);
+}
+
+static void device_units(const struct mw_fast *f,
+                         const struct mw_fast_shape *shape, int d,
+                         int n_units[MW_UNIT_COUNT])
+{
+    memset(n_units, 0, MW_UNIT_COUNT * sizeof *n_units);
+    for (int c = 0; c < shape->n_chunks; c++) {
+        int k = shape->virtual_stage[d * shape->n_chunks + c];
+
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            n_units[unit] += f->vstage[k].n_units[unit];
+        }
+    }
+}
+
+/* ---- time ------------------------------------------------------------------
+ */
+struct device {
+    mw_time work_ps, head_ps, down_ps;
+};
+
+static struct device device_times(const struct mw_fast *f,
+                                  const struct mw_fast_shape *shape, int d,
+                                  const mw_time *before_f,
+                                  const mw_time *before_b, int m, bool early)
+{
+    struct device out = {0, INT64_MAX, INT64_MAX};
+
+    for (int c = 0; c < shape->n_chunks; c++) {
+        int at = d * shape->n_chunks + c, k = shape->virtual_stage[at];
+        const struct mw_vstage *v = &f->vstage[k];
+        int items = shape->n_routes == 1    ? m
+                    : shape->route[at] == 0 ? (m + 1) / 2
+                                            : m / 2;
+        mw_time down = before_b[k];
+
+        if (early && k > 0) {
+            down += f->vstage[0].w_ps - v->w_ps;
+            down = down > 0 ? down : 0;
+        }
+        if (items == 0) {
+            continue;
+        }
+        out.work_ps += items * (v->f_ps + v->b_ps + v->w_ps);
+        out.head_ps = before_f[k] < out.head_ps ? before_f[k] : out.head_ps;
+        out.down_ps = down < out.down_ps ? down : out.down_ps;
+    }
+    if (shape->is_split || out.down_ps == INT64_MAX) {
+        out.down_ps = 0;
+    }
+    return out;
+}
+
+static mw_time tail_ps(const struct mw_step_price *p,
+                       const struct mw_fast_shape *shape, int d,
+                       const int n_units[MW_UNIT_COUNT])
+{
+    struct mw_tail tail;
+    bool twin = is_twin(p, shape, d);
+    bool crosses = (twin || shape->n_routes == 2) &&
+                   mw_cost_stages_cross(p->layout, d, shape->n_stages - 1 - d,
+                                        p->ctx->domain_gpus);
+
+    mw_tail_of(p, n_units, twin, crosses, shape->n_routes, &tail);
+    return tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
+           tail.optimizer_ps + tail.gather_ps;
+}
+
+static void prefix_sums(const struct mw_fast *f, int n, bool early,
+                        mw_time *before_f, mw_time *before_b)
+{
+    mw_time sum_f = 0, sum_b = 0;
+
+    for (int k = 0; k < n; k++) {
+        before_f[k] = sum_f;
+        before_b[k] = sum_b;
+        sum_f += f->vstage[k].f_ps;
+        sum_b += f->vstage[k].b_ps + (early ? 0 : f->vstage[k].w_ps);
+    }
+}
+
+static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
+                       const struct mw_fast_shape *shape, mw_time *before,
+                       struct mw_fast_bound *out)
+{
+    int n = p->layout->pp * p->layout->vpp;
+    int m = mw_microbatches(p->layout, &f->scenario->workload);
+    bool early = p->ctx->gpu->is_cpu;
+    int units[MW_UNIT_COUNT], last_units[MW_UNIT_COUNT] = {-1};
+    mw_time tail = 0, first_tail = 0, most = -1;
+
+    prefix_sums(f, n, early, before, before + n);
+    for (int d = 0; d < shape->n_stages; d++) {
+        struct device at =
+            device_times(f, shape, d, before, before + n, m, early);
+
+        device_units(f, shape, d, units);
+        if (memcmp(units, last_units, sizeof units) != 0) {
+            tail = tail_ps(p, shape, d, units);
+            memcpy(last_units, units, sizeof units);
+        }
+        first_tail = d == 0 ? tail : first_tail;
+        mw_time after = tail > at.down_ps + first_tail || at.down_ps == 0
+                            ? tail
+                            : at.down_ps + first_tail;
+        mw_time total = at.head_ps + at.work_ps + after;
+
+        if (at.work_ps > 0 && total > most) {
+            most = total;
+            out->time_s = mw_time_to_s(total);
+            out->work_s = mw_time_to_s(at.work_ps);
+            out->tail_s = mw_time_to_s(tail);
+            out->way_s = mw_time_to_s(total - at.work_ps - tail);
+        }
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------
+ */
+/* held NULL: one chunk of one micro-batch. */
+static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
+                         const struct mw_fast_shape *shape, const double *held)
+{
+    double peak = 0;
+
+    for (int d = 0; d < shape->n_stages; d++) {
+        int units[MW_UNIT_COUNT];
+        double least = HUGE_VAL;
+        struct mw_stage_memory memory;
+
+        device_units(f, shape, d, units);
+        for (int c = 0; c < shape->n_chunks; c++) {
+            int k = shape->virtual_stage[d * shape->n_chunks + c];
+
+            least = fmin(least,
+                         mw_vstage_activation_bytes(p, f->vstage[k].n_units));
+        }
+        mw_stage_memory_of(p, units, is_twin(p, shape, d),
+                           (held != NULL ? held[d] : 1) * least, &memory);
+        peak = fmax(peak, memory.total_bytes);
+    }
+    return peak;
+}
+
+enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
+                             const int *layers, struct mw_fast_bound *out,
+                             struct mw_err *err)
+{
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, false);
+    int n = layout->pp * layout->vpp;
+
+    if (shape->status != MW_OK) {
+        return mw_fail(err, shape->status, "%s", shape->text);
+    }
+    fill_stages(f, p, layers, true);
+    mw_time *before = mw_calloc(2 * (size_t)n, sizeof *before);
+
+    *out = (struct mw_fast_bound){0};
+    bound_time(f, p, shape, before, out);
+    mw_free(before);
+    out->least_bytes = peak_bytes(f, p, shape, NULL);
+    return MW_OK;
+}
+
+enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
+                                  const struct mw_layout *layout,
+                                  const int *layers, double *out_bytes,
+                                  struct mw_err *err)
+{
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
+
+    if (shape->status != MW_OK) {
+        return mw_fail(err, shape->status, "%s", shape->text);
+    }
+    fill_stages(f, p, layers, false);
+    *out_bytes = peak_bytes(f, p, shape, shape->held);
+    return MW_OK;
+}
+
+enum mw_status mw_fast_memory_rows(struct mw_fast *f,
+                                   const struct mw_layout *layout,
+                                   double *out_slope_bytes,
+                                   double *out_fixed_bytes, struct mw_err *err)
+{
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
+    enum mw_step_unit layer =
+        p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE;
+
+    if (shape->status != MW_OK) {
+        return mw_fail(err, shape->status, "%s", shape->text);
+    }
+    MW_ASSERT(shape->n_chunks == 1, "%d chunks", shape->n_chunks);
+    for (int d = 0; d < layout->pp; d++) {
+        double total[2];
+
+        for (int i = 0; i < 2; i++) {
+            int units[MW_UNIT_COUNT] = {0};
+            struct mw_stage_memory memory;
+
+            units[layer] = 1 + i;
+            units[MW_UNIT_EMBEDDING] = d == 0;
+            units[MW_UNIT_HEAD] = d == layout->pp - 1;
+            mw_stage_memory_of(
+                p, units, is_twin(p, shape, d),
+                shape->held[d] * mw_vstage_activation_bytes(p, units), &memory);
+            total[i] = memory.total_bytes;
+        }
+        out_slope_bytes[d] = total[1] - total[0];
+        out_fixed_bytes[d] = total[0] - out_slope_bytes[d];
+    }
+    return MW_OK;
+}

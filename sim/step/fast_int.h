@@ -1,0 +1,58 @@
+/* Private to sim/step: what a mw_fast remembers. */
+#ifndef MW_SIM_STEP_FAST_INT_H
+#define MW_SIM_STEP_FAST_INT_H
+
+#include "sim/step/fast.h"
+#include "sim/step/step_int.h"
+
+/* A schedule without its list. */
+struct mw_fast_shape {
+    size_t kind; /* of mw_schedule_kind */
+    int n_stages, vpp, n_microbatches;
+    bool is_split;
+    int n_chunks, n_routes;
+    enum mw_status status; /* of making it; text says why not */
+    char *text;
+    int16_t *virtual_stage, *route; /* [n_stages * n_chunks] */
+    double *held; /* [n_stages] micro-batch x chunk units at the peak */
+};
+
+/* What unit prices depend on. All ints, so that bytes can be compared. */
+struct mw_fast_key {
+    int tp, sp, cp, ep, etp, micro_batch, recompute, zero;
+    struct mw_group group[MW_DIM_COUNT], grad_group, expert_group;
+};
+struct mw_fast_price {
+    struct mw_fast_key key;
+    struct mw_unit_cost cost[MW_UNIT_COUNT];
+    struct mw_unit_size size[MW_UNIT_COUNT];
+    double fetch_s, flush_s;
+};
+
+struct mw_fast {
+    const struct mw_scenario *scenario;
+    const struct mw_cost_ctx *ctx;
+    struct mw_step_price price; /* of the last layout; groups and prices */
+    struct mw_layout layout;    /* that price.layout points to */
+    bool has_price;
+    struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
+    size_t n_slots, n_prices;
+    struct {
+        struct mw_fast_shape **v;
+        size_t n, cap;
+    } shapes;
+    struct mw_vstage *vstage; /* room for room_virtual of them */
+    int room_virtual;
+};
+
+/* Sets f->price for the layout; valid until the next call. */
+const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
+                                             const struct mw_layout *layout);
+/* Never NULL; look at its status. with_list false: the shape for any number
+ * of micro-batches where one is known (held is then of no use). */
+const struct mw_fast_shape *mw_fast_shape_of(struct mw_fast *f,
+                                             const struct mw_layout *layout,
+                                             bool with_list);
+void mw_fast_shapes_free(struct mw_fast *f);
+
+#endif

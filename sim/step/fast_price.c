@@ -1,0 +1,188 @@
+/*
+ * Remembered prices of units. The key is everything that mw_step_price_units
+ * reads of a layout: the sizes that a rank computes with, and how its groups
+ * lie on the machine (which stands for pipeline depth, replicas and rank
+ * order). Gradient groups matter to units under ZeRO-2 and -3 alone.
+ */
+#include "sim/step/fast_int.h"
+
+#include "base/file.h"
+
+#include <string.h>
+
+enum { FIRST_SLOTS = 256 };
+
+struct mw_fast *mw_fast_new(const struct mw_scenario *scenario,
+                            const struct mw_cost_ctx *ctx)
+{
+    struct mw_fast *f = mw_calloc(1, sizeof *f);
+
+    f->scenario = scenario;
+    f->ctx = ctx;
+    f->n_slots = FIRST_SLOTS;
+    f->slot = mw_calloc(f->n_slots, sizeof *f->slot);
+    return f;
+}
+
+void mw_fast_free(struct mw_fast *f)
+{
+    if (f == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < f->n_slots; i++) {
+        mw_free(f->slot[i]);
+    }
+    mw_free(f->slot);
+    mw_free(f->vstage);
+    mw_fast_shapes_free(f);
+    mw_free(f);
+}
+
+static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
+{
+    return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
+           a->dp == b->dp && a->ep == b->ep && a->etp == b->etp &&
+           (a->order == b->order || strcmp(a->order, b->order) == 0);
+}
+
+static void set_groups(struct mw_fast *f, const struct mw_layout *layout)
+{
+    int per_node = f->ctx->domain_gpus;
+
+    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
+        f->price.group[dim] = mw_cost_group(layout, (enum mw_dim)dim, per_node);
+    }
+    f->price.grad_group = mw_cost_grad_group(layout, false, per_node);
+    f->price.expert_group = mw_cost_grad_group(layout, true, per_node);
+}
+
+static void set_key(const struct mw_fast *f, const struct mw_layout *l,
+                    struct mw_fast_key *key)
+{
+    bool is_sharded = l->zero >= 2;
+
+    memset(key, 0, sizeof *key); /* groups that do not matter stay zero */
+    key->tp = l->tp;
+    key->sp = l->sp;
+    key->cp = l->cp;
+    key->ep = l->ep;
+    key->etp = l->etp;
+    key->micro_batch = l->micro_batch;
+    key->recompute = (int)l->recompute;
+    key->zero = is_sharded ? l->zero : 0;
+    key->group[MW_DIM_TP] = f->price.group[MW_DIM_TP];
+    key->group[MW_DIM_CP] = f->price.group[MW_DIM_CP];
+    key->group[MW_DIM_EP] = f->price.group[MW_DIM_EP];
+    key->group[MW_DIM_ETP] = f->price.group[MW_DIM_ETP];
+    if (is_sharded) {
+        key->grad_group = f->price.grad_group;
+        key->expert_group = f->price.expert_group;
+    }
+}
+
+/* The slot that holds the key, or the empty one where it belongs. */
+static struct mw_fast_price **find_slot(struct mw_fast *f,
+                                        const struct mw_fast_key *key)
+{
+    size_t i = (size_t)mw_hash64(MW_HASH_INIT, key, sizeof *key);
+
+    for (;; i++) {
+        struct mw_fast_price **slot = &f->slot[i & (f->n_slots - 1)];
+
+        if (*slot == NULL || memcmp(&(*slot)->key, key, sizeof *key) == 0) {
+            return slot;
+        }
+    }
+}
+
+static void grow(struct mw_fast *f)
+{
+    struct mw_fast_price **old = f->slot;
+    size_t n_old = f->n_slots;
+
+    f->n_slots *= 2;
+    f->slot = mw_calloc(f->n_slots, sizeof *f->slot);
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i] != NULL) {
+            *find_slot(f, &old[i]->key) = old[i];
+        }
+    }
+    mw_free(old);
+}
+
+static struct mw_fast_price *add_price(struct mw_fast *f,
+                                       const struct mw_fast_key *key)
+{
+    struct mw_step_price whole;
+    struct mw_fast_price *made = mw_calloc(1, sizeof *made);
+
+    if (2 * (f->n_prices + 1) > f->n_slots) {
+        grow(f);
+    }
+    mw_step_price_begin(&whole, f->scenario, &f->layout, f->ctx);
+    mw_step_price_units(&whole, NULL);
+    made->key = *key;
+    memcpy(made->cost, whole.cost, sizeof made->cost);
+    memcpy(made->size, whole.size, sizeof made->size);
+    made->fetch_s = whole.fetch_s;
+    made->flush_s = whole.flush_s;
+    *find_slot(f, key) = made;
+    f->n_prices++;
+    return made;
+}
+
+const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
+                                             const struct mw_layout *layout)
+{
+    bool is_placed = f->has_price && same_place(&f->layout, layout);
+    struct mw_fast_key key;
+
+    f->layout = *layout;
+    if (!f->has_price) {
+        mw_step_price_begin(&f->price, f->scenario, &f->layout, f->ctx);
+        f->has_price = true;
+    } else if (!is_placed) {
+        set_groups(f, layout);
+    }
+    set_key(f, layout, &key);
+    const struct mw_fast_price *known = *find_slot(f, &key);
+
+    if (known == NULL) {
+        known = add_price(f, &key);
+    }
+    memcpy(f->price.cost, known->cost, sizeof known->cost);
+    memcpy(f->price.size, known->size, sizeof known->size);
+    f->price.fetch_s = known->fetch_s;
+    f->price.flush_s = known->flush_s;
+    return &f->price;
+}
+
+static double unit_s(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    double sum = 0;
+
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
+            sum += p->cost[unit].phase[phase].s[lane];
+        }
+    }
+    return sum;
+}
+
+void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
+                      struct mw_fast_units *out)
+{
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+
+    out->layer_s =
+        unit_s(p, p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE);
+    out->embedding_s = unit_s(p, MW_UNIT_EMBEDDING);
+    out->head_s = unit_s(p, MW_UNIT_HEAD);
+}
+
+void mw_fast_counts(const struct mw_fast *f, uint64_t *out_prices,
+                    uint64_t *out_shapes)
+{
+    *out_prices = f->n_prices;
+    *out_shapes = f->shapes.n;
+}
