@@ -12,8 +12,8 @@
  *            it holds at most
  *
  * and adds them up. Prices are those of mw_step_simulate, to the picosecond;
- * nothing is priced here. The bounds hold for every order of passes that the
- * kind of schedule allows (docs/planner.md derives them), so a layout whose
+ * nothing is priced here. The bounds hold (to 1e-9) for every order of passes
+ * the kind of schedule allows (docs/planner.md derives them), so a layout whose
  * bound exceeds a time that was simulated cannot be the fastest.
  *
  * Not for several threads at once: one mw_fast each.

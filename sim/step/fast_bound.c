@@ -13,8 +13,9 @@
  * pass. Where B and W are apart the last pass may be a W, and nothing need
  * follow it. Where a gradient leaves before W (our executor), the way down is
  * sum_{j<k} b_j + w_0 - w_k. Two routes: each device does its half of the
- * micro-batches of either. For 1F1B and interleaved 1F1B over equal stages
- * without transfers the bound is the time: (m v + p - 1) t / v.
+ * micro-batches of either; a micro-batch in parts: a part of the ways. For 1F1B
+ * and interleaved 1F1B over equal stages without transfers the bound is the
+ * time: (m v + p - 1) t / v.
  *
  * Left out: transfers, waiting inside the steady state.
  */
@@ -91,16 +92,17 @@ static void device_units(const struct mw_fast *f,
 
 /* ---- time ------------------------------------------------------------------
  */
+/* Sums in doubles: absurd layouts of a search must not overflow. */
 struct device {
-    mw_time work_ps, head_ps, down_ps;
+    double work_ps, head_ps, down_ps;
 };
 
 static struct device device_times(const struct mw_fast *f,
                                   const struct mw_fast_shape *shape, int d,
-                                  const mw_time *before_f,
-                                  const mw_time *before_b, int m, bool early)
+                                  const double *before_f,
+                                  const double *before_b, int m, bool early)
 {
-    struct device out = {0, INT64_MAX, INT64_MAX};
+    struct device out = {0, HUGE_VAL, HUGE_VAL};
 
     for (int c = 0; c < shape->n_chunks; c++) {
         int at = d * shape->n_chunks + c, k = shape->virtual_stage[at];
@@ -108,28 +110,30 @@ static struct device device_times(const struct mw_fast *f,
         int items = shape->n_routes == 1    ? m
                     : shape->route[at] == 0 ? (m + 1) / 2
                                             : m / 2;
-        mw_time down = before_b[k];
+        double down = before_b[k];
 
         if (early && k > 0) {
-            down += f->vstage[0].w_ps - v->w_ps;
-            down = down > 0 ? down : 0;
+            down += (double)(f->vstage[0].w_ps - v->w_ps);
+            down = fmax(down, 0);
         }
         if (items == 0) {
             continue;
         }
-        out.work_ps += items * (v->f_ps + v->b_ps + v->w_ps);
-        out.head_ps = before_f[k] < out.head_ps ? before_f[k] : out.head_ps;
-        out.down_ps = down < out.down_ps ? down : out.down_ps;
+        out.work_ps += (double)items * (double)(v->f_ps + v->b_ps + v->w_ps);
+        out.head_ps = fmin(before_f[k], out.head_ps);
+        out.down_ps = fmin(down, out.down_ps);
     }
-    if (shape->is_split || out.down_ps == INT64_MAX) {
+    if (shape->is_split || isinf(out.down_ps)) {
         out.down_ps = 0;
     }
+    out.head_ps = isinf(out.head_ps) ? 0 : out.head_ps / shape->n_parts;
+    out.down_ps /= shape->n_parts;
     return out;
 }
 
-static mw_time tail_ps(const struct mw_step_price *p,
-                       const struct mw_fast_shape *shape, int d,
-                       const int n_units[MW_UNIT_COUNT])
+static double tail_ps(const struct mw_step_price *p,
+                      const struct mw_fast_shape *shape, int d,
+                      const int n_units[MW_UNIT_COUNT])
 {
     struct mw_tail tail;
     bool twin = is_twin(p, shape, d);
@@ -138,32 +142,32 @@ static mw_time tail_ps(const struct mw_step_price *p,
                                         p->ctx->domain_gpus);
 
     mw_tail_of(p, n_units, twin, crosses, shape->n_routes, &tail);
-    return tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
-           tail.optimizer_ps + tail.gather_ps;
+    return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
+                    tail.optimizer_ps + tail.gather_ps);
 }
 
 static void prefix_sums(const struct mw_fast *f, int n, bool early,
-                        mw_time *before_f, mw_time *before_b)
+                        double *before_f, double *before_b)
 {
-    mw_time sum_f = 0, sum_b = 0;
+    double sum_f = 0, sum_b = 0;
 
     for (int k = 0; k < n; k++) {
         before_f[k] = sum_f;
         before_b[k] = sum_b;
-        sum_f += f->vstage[k].f_ps;
-        sum_b += f->vstage[k].b_ps + (early ? 0 : f->vstage[k].w_ps);
+        sum_f += (double)f->vstage[k].f_ps;
+        sum_b += (double)(f->vstage[k].b_ps + (early ? 0 : f->vstage[k].w_ps));
     }
 }
 
 static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
-                       const struct mw_fast_shape *shape, mw_time *before,
+                       const struct mw_fast_shape *shape, double *before,
                        struct mw_fast_bound *out)
 {
     int n = p->layout->pp * p->layout->vpp;
     int m = mw_microbatches(p->layout, &f->scenario->workload);
     bool early = p->ctx->gpu->is_cpu;
     int units[MW_UNIT_COUNT], last_units[MW_UNIT_COUNT] = {-1};
-    mw_time tail = 0, first_tail = 0, most = -1;
+    double tail = 0, first_tail = 0, most = -1;
 
     prefix_sums(f, n, early, before, before + n);
     for (int d = 0; d < shape->n_stages; d++) {
@@ -176,17 +180,16 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
             memcpy(last_units, units, sizeof units);
         }
         first_tail = d == 0 ? tail : first_tail;
-        mw_time after = tail > at.down_ps + first_tail || at.down_ps == 0
-                            ? tail
-                            : at.down_ps + first_tail;
-        mw_time total = at.head_ps + at.work_ps + after;
+        double after =
+            at.down_ps > 0 ? fmax(tail, at.down_ps + first_tail) : tail;
+        double total = at.head_ps + at.work_ps + after;
 
         if (at.work_ps > 0 && total > most) {
             most = total;
-            out->time_s = mw_time_to_s(total);
-            out->work_s = mw_time_to_s(at.work_ps);
-            out->tail_s = mw_time_to_s(tail);
-            out->way_s = mw_time_to_s(total - at.work_ps - tail);
+            out->time_s = 1e-12 * total;
+            out->work_s = 1e-12 * at.work_ps;
+            out->tail_s = 1e-12 * tail;
+            out->way_s = 1e-12 * (total - at.work_ps - tail);
         }
     }
 }
@@ -230,7 +233,7 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
         return mw_fail(err, shape->status, "%s", shape->text);
     }
     fill_stages(f, p, layers, true);
-    mw_time *before = mw_calloc(2 * (size_t)n, sizeof *before);
+    double *before = mw_calloc(2 * (size_t)n, sizeof *before);
 
     *out = (struct mw_fast_bound){0};
     bound_time(f, p, shape, before, out);

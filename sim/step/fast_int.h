@@ -10,7 +10,7 @@ struct mw_fast_shape {
     size_t kind; /* of mw_schedule_kind */
     int n_stages, vpp, n_microbatches;
     bool is_split;
-    int n_chunks, n_routes;
+    int n_chunks, n_routes, n_parts;
     enum mw_status status; /* of making it; text says why not */
     char *text;
     int16_t *virtual_stage, *route; /* [n_stages * n_chunks] */

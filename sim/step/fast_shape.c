@@ -27,6 +27,7 @@ static void keep_placement(const struct mw_schedule *s,
 
     shape->n_chunks = s->n_chunks;
     shape->n_routes = s->n_routes;
+    shape->n_parts = s->n_parts;
     shape->virtual_stage = mw_calloc(n, sizeof *shape->virtual_stage);
     shape->route = mw_calloc(n, sizeof *shape->route);
     memcpy(shape->virtual_stage, s->virtual_stage,

@@ -1,0 +1,200 @@
+/*
+ * The bounds of sim/step/fast.h against the simulator: never above it, for
+ * every kind of schedule, ZeRO stage, order and partition; equal where theory
+ * says so.
+ */
+#include "planner_world.h"
+
+#include "sim/plan/plan.h"
+#include "sim/step/fast.h"
+
+#include <math.h>
+#include <string.h>
+
+static void simulate(const struct world *w, const struct mw_layout *layout,
+                     const int *layers, double *time_s, double *peak_bytes)
+{
+    struct mw_plan plan;
+    struct mw_step_opts opts = {.no_breakdown = true};
+    struct mw_step_result step;
+    struct mw_err err = {0};
+
+    if (mw_plan_make(&w->scenario, layout, layers, &plan, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(
+        mw_step_simulate(&w->scenario, &plan, &w->ctx, &opts, &step, &err),
+        MW_OK);
+    *time_s = step.step_time_s;
+    *peak_bytes = step.peak_bytes;
+    mw_step_result_release(&step);
+    mw_plan_release(&plan);
+}
+
+static void check_never_above(const char *file, int n_draws)
+{
+    struct world w;
+    struct mw_err err = {0};
+    int n_exact = 0;
+
+    open_world(&w, file, 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    for (int i = 0; i < n_draws; i++) {
+        struct mw_layout layout;
+        struct mw_fast_bound bound;
+        double time_s, peak_bytes, least_bytes;
+
+        assert_true(draw_layout(&w, (uint64_t)i, &layout));
+        assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, &err), MW_OK);
+        assert_int_equal(
+            mw_fast_peak_bytes(f, &layout, NULL, &least_bytes, &err), MW_OK);
+        simulate(&w, &layout, NULL, &time_s, &peak_bytes);
+        if (bound.time_s > time_s * (1 + 1e-9)) {
+            fail_msg("%s tp %d pp %d vpp %d dp %d zero %d: bound %.9g > %.9g",
+                     layout.schedule, layout.tp, layout.pp, layout.vpp,
+                     layout.dp, layout.zero, bound.time_s, time_s);
+        }
+        mw_assert_near(bound.time_s, bound.work_s + bound.tail_s + bound.way_s,
+                       1e-12, 0);
+        assert_true(bound.least_bytes <= least_bytes * (1 + 1e-12));
+        if (least_bytes > peak_bytes * (1 + 1e-12)) {
+            fail_msg("%s tp %d pp %d vpp %d dp %d: %.9g > %.9g bytes",
+                     layout.schedule, layout.tp, layout.pp, layout.vpp,
+                     layout.dp, least_bytes, peak_bytes);
+        }
+        if (layout.vpp == 1 && strcmp(layout.schedule, "chimera") != 0 &&
+            strcmp(layout.schedule, "dualpipe") != 0) {
+            mw_assert_near(least_bytes, peak_bytes, 1e-12, 0);
+            n_exact++;
+        }
+    }
+    assert_true(n_exact > n_draws / 4);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+static void test_never_above_dense(void **state)
+{
+    (void)state;
+    check_never_above("gpt3-175b-8xdgx-a100.yaml", 150);
+    check_never_above("llama3-8b-2xdgx-h100.yaml", 150);
+}
+
+/* One device: no waiting at all, so the bound is the time. */
+static void test_one_stage_is_exact(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_fast_bound bound;
+    double time_s, peak_bytes;
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    for (int zero = 0; zero <= 3; zero++) {
+        struct mw_layout layout;
+
+        mw_layout_default(&layout);
+        layout.tp = 4;
+        layout.sp = true;
+        layout.dp = 4;
+        layout.zero = zero;
+        assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, NULL), MW_OK);
+        simulate(&w, &layout, NULL, &time_s, &peak_bytes);
+        mw_assert_near(bound.time_s, time_s, 1e-12, 0);
+    }
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+/* Prices are remembered by what they depend on: a second search of the same
+ * layouts adds none, and pipeline depth alone adds none inside a node. */
+static void test_prices_are_shared(void **state)
+{
+    (void)state;
+    struct world w;
+    uint64_t prices[3], shapes;
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    for (int round = 0; round < 3; round++) {
+        struct mw_layout layout;
+        struct mw_fast_bound bound;
+
+        mw_layout_default(&layout);
+        layout.tp = 8;
+        layout.pp = round == 2 ? 4 : 8;
+        layout.dp = round == 2 ? 2 : 1;
+        assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, NULL), MW_OK);
+        mw_fast_counts(f, &prices[round], &shapes);
+    }
+    assert_int_equal(prices[0], 1);
+    assert_int_equal(prices[1], 1);
+    assert_int_equal(prices[2], 1);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+static void test_memory_rows(void **state)
+{
+    (void)state;
+    struct world w;
+    double slope[8], fixed[8], time_s, peak_bytes, most = 0;
+    int layers[8] = {13, 12, 12, 12, 12, 12, 12, 11};
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+    struct mw_layout layout;
+
+    mw_layout_default(&layout);
+    layout.tp = 8;
+    layout.pp = 8;
+    assert_int_equal(mw_fast_memory_rows(f, &layout, slope, fixed, NULL),
+                     MW_OK);
+    for (int d = 0; d < 8; d++) {
+        most = fmax(most, fixed[d] + slope[d] * layers[d]);
+    }
+    simulate(&w, &layout, layers, &time_s, &peak_bytes);
+    mw_assert_near(most, peak_bytes, 1e-12, 0);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+static void test_impossible_schedule_says_why(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_layout layout;
+    struct mw_fast_bound bound;
+    double bytes;
+    struct mw_err err = {0};
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    mw_layout_default(&layout);
+    layout.tp = 8;
+    layout.pp = 8;
+    layout.vpp = 3;
+    layout.schedule = "zb-v";
+    assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, &err), MW_EUSAGE);
+    assert_non_null(strstr(err.text, "zb-v needs exactly 2 chunks"));
+    assert_int_equal(mw_fast_peak_bytes(f, &layout, NULL, &bytes, NULL),
+                     MW_EUSAGE);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_never_above_dense),
+        cmocka_unit_test(test_one_stage_is_exact),
+        cmocka_unit_test(test_prices_are_shared),
+        cmocka_unit_test(test_memory_rows),
+        cmocka_unit_test(test_impossible_schedule_says_why),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
