@@ -4,12 +4,11 @@
  * in the working folder.
  */
 #include "base/log.h"
+#include "fuzz/fuzz.h"
 #include "sim/model/model.h"
 
 #include <stdio.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -24,7 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (f == NULL) {
         return 0;
     }
-    fwrite(data, 1, size, f);
+    if (size > 0) {
+        fwrite(data, 1, size, f);
+    }
     fclose(f);
     mw_log_setup("fuzz_hf_config", true);
     mw_arena_init(&arena);

@@ -2,11 +2,10 @@
  * Scenario files: any bytes are either read or refused with a message; what
  * is read has a legal model and, with a layout, operators with finite sizes.
  */
+#include "fuzz/fuzz.h"
 #include "sim/model/scenario.h"
 
 #include <math.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The operators of the first layer must be computable. */
 static void check_layer(const struct mw_scenario *s)
@@ -38,8 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mw_scenario s;
     struct mw_err err = {0};
 
-    if (mw_scenario_parse("fuzz.yaml", (const char *)data, size, &s, &err) !=
-        MW_OK) {
+    if (mw_scenario_parse("fuzz.yaml", size > 0 ? (const char *)data : "", size,
+                          &s, &err) != MW_OK) {
         MW_ASSERT(err.n_findings > 0, "a failure without a message");
         return 0;
     }
