@@ -9,7 +9,7 @@
  * micro-batches:
  *
  *   GPipe   a flow shop of equal jobs, forward and back:
- *           sum f + (m-1) max f + sum b' + (m-1) max(b + w) + 2 sum c
+ *           sum t + 2 sum c + (m-1) (max(f, c) + max(b + w, c))
  *   1F1B    sum t + 2 sum c + (m-1) period
  *
  * where the period of steady 1F1B is the largest mean over cycles of the
@@ -19,9 +19,10 @@
  *
  *   period = max over s <= e of (sum_{s..e} t + 2 sum_{s..e-1} c) / (e-s+1)
  *
- * (cycle mean of a timed event graph: Baccelli et al., "Synchronization and
- * Linearity", 1992, section 2.5). Transfers are thus not hidden by 1F1B, which
- * is why eager schedules exist. Where the gradient leaves before W (our
+ * and no less than a device's two transfers of a micro-batch, which share its
+ * stream (cycle mean of a timed event graph: Baccelli et al., "Synchronization
+ * and Linearity", 1992, section 2.5). Transfers are thus not hidden by 1F1B,
+ * which is why eager schedules exist. Where the gradient leaves before W (our
  * executor), w of the devices above s is not on the cycle.
  *
  *   interleaved, v chunks a device:
@@ -29,9 +30,9 @@
  *           + 2 sum c + 2 (v-1) (sum c + wrap-around)
  *
  * Steady interleaved 1F1B has two micro-batches of slack between neighbours,
- * which hides transfers up to half a pass; only the rounds of warm-up and
- * cool-down show them. Longer transfers are replayed.
- * Then the tails, device by device, each from the end of its last pass.
+ * which hides transfers up to a quarter of a pass; only the rounds of warm-up
+ * and cool-down show them. Longer transfers are replayed. Then the tails,
+ * device by device, each from the end of its last pass.
  */
 #include "sim/step/tasks_int.h"
 
@@ -63,6 +64,7 @@ static double period_1f1b(const struct lane *v, int n, bool sends_early)
         double sum = v[s].f + v[s].b + v[s].w;
 
         most = fmax(most, sum);
+        most = fmax(most, v[s].c + (s > 0 ? v[s - 1].c : 0));
         for (int e = s + 1; e < n; e++) {
             sum +=
                 v[e].f + v[e].b + (sends_early ? 0 : v[e].w) + 2 * v[e - 1].c;
@@ -94,8 +96,8 @@ static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
     double most_f = 0, most_b = 0;
 
     for (int i = 0; i < n; i++) {
-        most_f = fmax(most_f, v[i].f);
-        most_b = fmax(most_b, v[i].b + v[i].w);
+        most_f = fmax(most_f, fmax(v[i].f, v[i].c));
+        most_b = fmax(most_b, fmax(v[i].b + v[i].w, v[i].c));
     }
     return sum_to_next(v, n) - off_path_s(v, n, sends_early) +
            (m - 1) * (most_f + most_b);
@@ -157,7 +159,7 @@ static double time_loop(const struct mw_step_frame *f, const struct lane *v,
         fill += i != busiest ? v[i].f + v[i].b + v[i].w : 0;
     }
     ring += way;
-    if (2 * ring / n > most / (rounds + 1)) {
+    if (4 * ring / n > most / (rounds + 1)) {
         return (double)NAN; /* transfers are not hidden: replay */
     }
     return m * most + fill + 2 * way + 2 * rounds * ring;
@@ -204,7 +206,7 @@ static double closed_form_s(const struct mw_step_frame *f, enum mw_plain plain,
         end_s = time_loop(
             f, v, mw_time_to_s(mw_step_transfer_ps(&f->price, n - 1, 0)), m);
     }
-    return with_tails(f, v, end_s, early);
+    return isnan(end_s) ? end_s : with_tails(f, v, end_s, early);
 }
 
 static enum mw_plain plain_of(const struct mw_layout *layout, int m)
