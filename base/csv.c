@@ -5,6 +5,7 @@
  * Dialect: RFC 4180; LF or CRLF; a UTF-8 byte order mark is skipped; blank
  * lines are ignored; spaces around an unquoted cell are not part of it (as
  * libcsv has it). Before the header, lines that begin with '#' are comments.
+ * A CR that ends no line is refused, in quotes as well.
  * Left out: other separators, other encodings.
  */
 #include "base/csv.h"
@@ -112,6 +113,16 @@ static void on_row(int end, void *data)
     r->n_cells = 0;
 }
 
+/* Characters, not bytes, before the offset. */
+static size_t chars_before(const char *line, size_t offset)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < offset; i++) {
+        n += ((unsigned char)line[i] & 0xc0u) != 0x80u;
+    }
+    return n;
+}
+
 static enum mw_status fail_quote(struct reader *r, size_t at)
 {
     struct mw_pos pos = line_pos(r, r->line);
@@ -119,6 +130,21 @@ static enum mw_status fail_quote(struct reader *r, size_t at)
     return mw_fail_at(r->err, MW_EINPUT, &pos,
                       "misplaced quote; a cell with quotes is written "
                       "\"like \"\"this\"\"\"");
+}
+
+/* libcsv ends a row at a lone CR as well; then line numbers would be wrong. */
+static enum mw_status check_returns(struct reader *r, const char *line,
+                                    size_t n)
+{
+    const char *cr = memchr(line, '\r', n);
+    if (cr == NULL || (cr + 2 == line + n && cr[1] == '\n')) {
+        return MW_OK;
+    }
+    struct mw_pos pos = line_pos(r, r->line);
+    pos.column = (int)chars_before(line, (size_t)(cr - line)) + 1;
+    return mw_fail_at(r->err, MW_EINPUT, &pos,
+                      "carriage return without a line feed; lines end in LF "
+                      "or CR LF");
 }
 
 /* Whether the whole line is blank, so that no row begins on it. */
@@ -139,16 +165,6 @@ static bool is_too_broken(const struct reader *r)
             r->header.n == 0);
 }
 
-/* Characters, not bytes, before the offset. */
-static size_t chars_before(const char *line, size_t offset)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < offset; i++) {
-        n += ((unsigned char)line[i] & 0xc0u) != 0x80u;
-    }
-    return n;
-}
-
 static enum mw_status feed(struct reader *r, struct csv_parser *parser,
                            const char *text, size_t len)
 {
@@ -160,6 +176,9 @@ static enum mw_status feed(struct reader *r, struct csv_parser *parser,
         at += n;
         if (r->header_line == 0 && !is_row_open && line[0] == '#') {
             continue;
+        }
+        if (check_returns(r, line, n) != MW_OK) {
+            return MW_EINPUT;
         }
         if (!is_row_open) {
             r->row_line = r->line;

@@ -105,6 +105,8 @@ static void bad_tables_are_refused(void **state)
         {"a,b\n\"x\"y,1\n",
          "t.csv:2:4: misplaced quote; a cell with quotes is written "
          "\"like \"\"this\"\"\""},
+        {"a,b\r1,2\n", "t.csv:1:4: carriage return without a line feed; lines "
+                       "end in LF or CR LF"},
         {"a,b,a\n", "t.csv:1: column 'a' is in the header twice"},
         {"#\na,,b\n1,2,3\n", "t.csv:2: column 2 of the header has no name"},
         {"a\n\xff\n", "t.csv: is not text (line 2 is not valid UTF-8)"},

@@ -49,8 +49,8 @@ static void what_is_not_finite_is_null(void **state)
     (void)state;
     json_t *o = json_object();
     mw_json_set_real(o, "nan", (double)NAN);
-    mw_json_set_real(o, "inf", (double)INFINITY);
-    mw_json_set_real(o, "minus", (double)-INFINITY);
+    mw_json_set_real(o, "inf", HUGE_VAL);
+    mw_json_set_real(o, "minus", -HUGE_VAL);
     mw_json_set_str(o, "none", NULL);
     assert_written(o, "{\n  \"nan\": null,\n  \"inf\": null,\n"
                       "  \"minus\": null,\n  \"none\": null\n}\n");
