@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "exec/bench.h"
 #include "exec/drive.h"
+#include "exec/fingerprint.h"
 
 #include <argp.h>
 #include <mpi.h>
@@ -57,7 +58,9 @@ static const char doc[] =
     "The ranks of a run. Usually started by `meshwright run`.\v"
     "  run PLAN              execute the plan, one rank a process\n"
     "  bench-kernels SCENARIO -o FILE   time the operators of a scenario\n"
-    "  bench-comm SCENARIO -o FILE      time collectives of this many ranks\n\n"
+    "  bench-comm SCENARIO -o FILE      time collectives of this many ranks\n"
+    "  fingerprint SCENARIO             processor, BLAS and MPI of this machine"
+    "\n\n"
     "Example:\n"
     "  mpirun -np 8 --oversubscribe meshwright-exec run plan.yaml --verify\n\n"
     "Exit status: 0 done; 1 not verified; 2 usage; 3 bad input file; "
@@ -194,6 +197,10 @@ static enum mw_status run_verb(struct args *a, struct mw_comm *world,
         mw_drive_result_release(&r);
         return st;
     }
+    if (strcmp(a->verb, "fingerprint") == 0) {
+        *out = mw_fingerprint_json();
+        return MW_OK;
+    }
     if (strcmp(a->verb, "bench-kernels") == 0 && a->out) {
         return mw_bench_kernels(a->file, a->out, err);
     }
@@ -201,7 +208,8 @@ static enum mw_status run_verb(struct args *a, struct mw_comm *world,
         return mw_bench_comm(a->file, a->out, world, err);
     }
     return mw_fail(err, MW_EUSAGE,
-                   "'%s' is not run PLAN, bench-kernels SCENARIO -o FILE or "
+                   "'%s' is not run PLAN, fingerprint SCENARIO, "
+                   "bench-kernels SCENARIO -o FILE or "
                    "bench-comm SCENARIO -o FILE",
                    a->verb);
 }

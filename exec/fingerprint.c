@@ -62,6 +62,19 @@ void mw_fingerprint_read(struct mw_fingerprint *out)
     out->n_cores = n > 0 ? (int)n : 1;
 }
 
+json_t *mw_fingerprint_json(void)
+{
+    struct mw_fingerprint f;
+    json_t *o = json_object();
+    mw_fingerprint_read(&f);
+    mw_json_set_str(o, "cpu", f.cpu);
+    mw_json_set_str(o, "blas_core", f.blas_core);
+    mw_json_set_str(o, "blas_config", f.blas_config);
+    mw_json_set_str(o, "mpi", f.mpi);
+    mw_json_set_int(o, "cores", f.n_cores);
+    return o;
+}
+
 const char *mw_fingerprint_mode(int n_ranks)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);

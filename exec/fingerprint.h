@@ -7,6 +7,7 @@
 #define MW_EXEC_FINGERPRINT_H
 
 #include "base/err.h"
+#include "base/json.h"
 #include "hwdb/hwdb.h"
 
 enum { MW_FINGERPRINT_TEXT = 256 };
@@ -20,6 +21,9 @@ struct mw_fingerprint {
 };
 
 void mw_fingerprint_read(struct mw_fingerprint *out);
+
+/* The same as an object: cpu, blas_core, blas_config, mpi, cores. */
+json_t *mw_fingerprint_json(void);
 
 /* "dedicated" when every rank has a core of its own, else
  * "oversubscribed". */
