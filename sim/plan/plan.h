@@ -68,6 +68,9 @@ enum mw_status mw_plan_load_own(const char *path,
 /* Writes YAML (format: 1), atomically. explicit_order writes the lists. */
 enum mw_status mw_plan_save(const struct mw_plan *plan, const char *path,
                             bool explicit_order, struct mw_err *err);
+/* The same as text, as it would stand in the file `path`. */
+void mw_plan_text(const struct mw_plan *plan, const char *path,
+                  bool explicit_order, struct mw_str *out);
 /* Hash over layout, layers, schedule order: ties timelines to plans. */
 uint64_t mw_plan_hash(const struct mw_plan *plan);
 

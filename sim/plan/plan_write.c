@@ -77,34 +77,41 @@ static void add_predicted(struct mw_str *text, const struct mw_plan *plan)
                 plan->predicted.mfu);
 }
 
+void mw_plan_text(const struct mw_plan *plan, const char *path,
+                  bool explicit_order, struct mw_str *out)
+{
+    struct mw_arena arena;
+    const char *scenario = plan->scenario_file;
+
+    mw_arena_init(&arena);
+    if (plan->file != NULL) {
+        scenario = mw_plan_path_resolve(&arena, plan->file, scenario);
+    }
+    mw_str_addf(out, "format: %d\nname: ", MW_PLAN_FORMAT);
+    add_quoted(out, plan->name);
+    mw_str_add(out, "\nscenario: ");
+    add_quoted(out, mw_plan_path_relative(&arena, path, scenario));
+    mw_str_addf(out, "\nscenario_hash: \"%016" PRIx64 "\"\n",
+                plan->scenario_hash);
+    add_layout(out, &plan->layout);
+    add_layers(out, plan);
+    add_schedule(out, plan, explicit_order || plan->has_schedule_order);
+    add_predicted(out, plan);
+    mw_arena_release(&arena);
+}
+
 enum mw_status mw_plan_save(const struct mw_plan *plan, const char *path,
                             bool explicit_order, struct mw_err *err)
 {
-    struct mw_arena arena;
     struct mw_str text = {NULL, 0, 0};
     struct mw_outfile out;
-    const char *scenario = plan->scenario_file;
     enum mw_status status = mw_outfile_open(&out, path, err);
 
     if (status != MW_OK) {
         return status;
     }
-    mw_arena_init(&arena);
-    if (plan->file != NULL) {
-        scenario = mw_plan_path_resolve(&arena, plan->file, scenario);
-    }
-    mw_str_addf(&text, "format: %d\nname: ", MW_PLAN_FORMAT);
-    add_quoted(&text, plan->name);
-    mw_str_add(&text, "\nscenario: ");
-    add_quoted(&text, mw_plan_path_relative(&arena, path, scenario));
-    mw_str_addf(&text, "\nscenario_hash: \"%016" PRIx64 "\"\n",
-                plan->scenario_hash);
-    add_layout(&text, &plan->layout);
-    add_layers(&text, plan);
-    add_schedule(&text, plan, explicit_order || plan->has_schedule_order);
-    add_predicted(&text, plan);
+    mw_plan_text(plan, path, explicit_order, &text);
     fwrite(text.s, 1, text.n, out.f);
     mw_str_release(&text);
-    mw_arena_release(&arena);
     return mw_outfile_commit(&out, err);
 }
