@@ -268,10 +268,11 @@ void mw_csv_add_cell(struct mw_str *line, const char *text, bool is_last)
 {
     size_t n = strlen(text);
     bool is_row_start = line->n == 0 || line->s[line->n - 1] == '\n';
-    /* Alone on its line an empty cell would be a blank line; '#' would be a
-     * comment; spaces at the ends would be trimmed. */
+    /* At the beginning of a line an empty cell may make a blank line, '#' a
+     * comment and a byte order mark nothing; spaces at the ends are trimmed. */
     bool is_quoted = strpbrk(text, ",\"\r\n") != NULL ||
-                     (is_row_start && (text[0] == '#' || n == 0)) ||
+                     (is_row_start &&
+                      (text[0] == '#' || n == 0 || mw_text_bom(text, n) > 0)) ||
                      (n > 0 && (strchr(" \t", text[0]) != NULL ||
                                 strchr(" \t", text[n - 1]) != NULL));
     if (is_quoted) {

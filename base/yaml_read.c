@@ -30,11 +30,13 @@ struct reader {
     struct mw_err *err;
     struct fy_parser *parser;
     struct fy_diag *diag;
+    struct fy_token_iter *iter;
     int n_documents, depth;
     size_t n_nodes;
     size_t last_offset; /* where a value without text stands */
     struct frame frames[MW_YAML_DEPTH_MAX];
     MW_ARRAY(struct mw_yaml_pair) entries; /* of all open collections */
+    MW_ARRAY(char) text;                   /* of the quoted scalar being read */
 };
 
 static void discard(struct fy_diag *diag, void *user, const char *buf,
@@ -106,11 +108,33 @@ static struct mw_node *new_node(struct reader *r, struct fy_token *token,
     return node;
 }
 
+/* Appends the text of a quoted token. fy_token_get_text() of libfyaml 0.7.12
+ * loses its buffer for a scalar with many '' in it; its iterator does not. */
+static void read_quoted(struct reader *r, struct fy_token *token)
+{
+    const struct fy_iter_chunk *chunk = NULL;
+    fy_token_iter_start(token, r->iter);
+    while ((chunk = fy_token_iter_chunk_next(r->iter, chunk, NULL)) != NULL) {
+        mw_array_reserve(&r->text, chunk->len);
+        memcpy(r->text.v + r->text.n, chunk->str, chunk->len);
+        r->text.n += chunk->len;
+    }
+    fy_token_iter_finish(r->iter);
+}
+
 /* Text of a token in the arena; NULL if it has a NUL ("\0" in quotes). */
 static const char *token_text(struct reader *r, struct fy_token *token)
 {
     size_t n = 0;
-    const char *s = token != NULL ? fy_token_get_text(token, &n) : NULL;
+    const char *s = NULL;
+    if (is_quoted_token(token)) {
+        mw_array_clear(&r->text);
+        read_quoted(r, token);
+        s = r->text.v;
+        n = r->text.n;
+    } else if (token != NULL) {
+        s = fy_token_get_text(token, &n);
+    }
     if (s == NULL || n == 0) {
         return "";
     }
@@ -398,13 +422,16 @@ static enum mw_status read_text(struct mw_yaml *doc, struct mw_err *err)
                                         FYPCF_JSON_NONE | FYPCF_COLLECT_DIAG,
                                .diag = r->diag};
     r->parser = fy_parser_create(&cfg);
-    MW_ASSERT(r->parser != NULL, "fy_parser_create failed");
+    r->iter = fy_token_iter_create(NULL);
+    MW_ASSERT(r->parser != NULL && r->iter != NULL, "fy_parser_create failed");
     int rc = fy_parser_set_string(r->parser, doc->text, doc->len);
     MW_ASSERT(rc == 0, "fy_parser_set_string: %d", rc);
     enum mw_status st = read_events(r);
+    fy_token_iter_destroy(r->iter);
     fy_parser_destroy(r->parser);
     fy_diag_destroy(r->diag);
     mw_array_release(&r->entries);
+    mw_array_release(&r->text);
     mw_free(r);
     return st;
 }

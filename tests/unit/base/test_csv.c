@@ -273,8 +273,10 @@ static void written_cells_come_back(void **state)
 {
     struct fixture *x = *state;
     static const char *const cells[] = {
-        "plain", "",   "a,b", "say \"hi\"", "two\nlines", " spaced ",
-        "#hash", "\"", "1.5", "\r\n",       "\tx",        "\xc3\xa4"};
+        "plain", "",           "\xef\xbb\xbf", "\xc3\xa4\xc2\xb5",
+        "a,b",   "say \"hi\"", "two\nlines",   " spaced ",
+        "#hash", "\"",         "1.5",          "\r\n",
+        "\tx",   "\xc3\xa4"};
     enum { N = sizeof cells / sizeof cells[0] };
     struct mw_str one = {0}, many = {0};
     mw_str_add(&one, "h\n");
