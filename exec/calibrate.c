@@ -8,6 +8,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "exec/calibrate_int.h"
 #include "exec/launch.h"
 #include "sim/step/step.h"
 
@@ -124,7 +125,7 @@ static enum mw_status append_csv(struct calibration *c, const char *path,
 
 static enum mw_status curves_to(struct calibration *c, FILE *f)
 {
-    const char *part = path_of(c, "curves-part.csv");
+    const char *part = path_of(c, "raw-curves.csv");
     int ranks = c->out->n_ranks;
     bool is_first = true;
     for (int n = 2; n <= ranks; n++) {
@@ -338,6 +339,8 @@ static enum mw_status calibrate(struct calibration *c)
     say(c, "operators");
     TRY(run_bench(c, "bench-kernels", 1, path_of(c, "kernels.csv")));
     TRY(best_gemm(c));
+    TRY(mw_calibrate_device(c->out->gemm_flops_per_s, path_of(c, "gpus.csv"),
+                            c->err));
     TRY(measure_curves(c));
     TRY(measure_factor(c));
     return write_machine(c);

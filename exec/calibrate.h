@@ -3,6 +3,7 @@
  *
  *   kernels.csv   operators of the scenario's model, thread CPU time
  *   curves.csv    collectives and transfers, 2 .. ranks of the cluster
+ *   gpus.csv      the device with its measured peak
  *   machine.csv   processor, BLAS, MPI, mode, date, in-situ factor
  *   insitu-plan.yaml, insitu-run.json   the plan that was run for the factor
  *

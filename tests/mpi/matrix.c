@@ -1,0 +1,135 @@
+/*
+ * The shared part of the MPI tests; see matrix.h. Rank 0 writes the files, a
+ * barrier lets the others read them.
+ */
+#include "matrix.h"
+
+#include "sim/plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+static const char *const models[MATRIX_MODELS] = {
+    [MATRIX_GPT] = "{preset: gpt-small, hidden: 32, heads: 8, head_dim: 4, "
+                   "ffn: 64, vocab: 64, max_seq: 12, layers: 8}",
+    [MATRIX_LLAMA] =
+        "{hidden: 32, layers: 8, heads: 8, kv_heads: 4, head_dim: 4, ffn: 48, "
+        "vocab: 64, gated: true, norm: rms, position: rotary, activation: "
+        "silu, tied: false}"};
+
+static void scenario_name(char *out, size_t room, enum matrix_model model,
+                          int ranks)
+{
+    snprintf(out, room, "matrix-%d-%d.yaml", (int)model, ranks);
+}
+
+static void write_scenario(enum matrix_model model, int ranks)
+{
+    char name[64];
+    scenario_name(name, sizeof name, model, ranks);
+    FILE *f = fopen(name, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "format: 1\nname: matrix\nmodel: %s\n"
+            "cluster: {system: this-machine, nodes: 1, gpus_per_node: %d}\n"
+            "workload: {seq: 12, global_batch: 16, dtype: fp32, grad_dtype: "
+            "fp32, attention: flash, seed: 7}\n",
+            models[model], ranks);
+    assert_int_equal(fclose(f), 0);
+}
+
+void matrix_begin(struct mw_comm **out_world)
+{
+    struct mw_err err = {0};
+    MPI_Init(NULL, NULL);
+    assert_int_equal(mw_comm_mpi_world(out_world, &err), MW_OK);
+    if ((*out_world)->rank == 0) {
+        for (int m = 0; m < MATRIX_MODELS; m++) {
+            write_scenario((enum matrix_model)m, (*out_world)->size);
+        }
+    }
+    (*out_world)->ops->barrier(*out_world, &err);
+}
+
+void matrix_end(struct mw_comm *world)
+{
+    world->ops->free(world);
+    MPI_Finalize();
+}
+
+static void write_plan(const struct matrix_case *c, int ranks, const char *path)
+{
+    char name[64];
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_err err = {0};
+    struct mw_layout l;
+    scenario_name(name, sizeof name, c->model, ranks);
+    assert_int_equal(mw_scenario_load(name, &s, &err), MW_OK);
+    mw_layout_default(&l);
+    l.tp = c->tp;
+    l.pp = c->pp;
+    l.vpp = c->vpp ? c->vpp : 1;
+    l.dp = c->dp;
+    l.zero = c->zero;
+    l.micro_batch = c->micro_batch ? c->micro_batch : 1;
+    l.schedule = c->schedule ? c->schedule : "1f1b";
+    if (mw_plan_make(&s, &l, NULL, &plan, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(mw_plan_save(&plan, path, true, &err), MW_OK);
+    mw_plan_release(&plan);
+    mw_scenario_release(&s);
+}
+
+enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
+                          const struct mw_drive_opts *opts,
+                          struct mw_drive_result *out, struct mw_err *err)
+{
+    char path[64];
+    snprintf(path, sizeof path, "matrix-plan-%d.yaml", world->size);
+    if (world->rank == 0) {
+        write_plan(c, world->size, path);
+    }
+    assert_int_equal(world->ops->barrier(world, err), MW_OK);
+    struct mw_drive_opts o = *opts;
+    o.plan = path;
+    o.backend = "host";
+    return mw_drive_run(&o, world, out, err);
+}
+
+static void check_losses(const struct mw_drive_result *r)
+{
+    for (int i = 0; i < r->steps; i++) {
+        assert_true(isfinite(r->loss[i]));
+    }
+    /* ln 64 = 4.16 before anything is learned. */
+    mw_assert_near(r->loss[0], 4.1589, 0.02, 0);
+    assert_true(r->loss[r->steps - 1] < r->loss[0]);
+}
+
+void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
+{
+    const struct mw_drive_opts opts = {.steps = 5, .verify = true};
+    struct mw_drive_result r;
+    struct mw_err err = {0};
+    enum mw_status st = matrix_run(world, c, &opts, &r, &err);
+    if (st != MW_OK) {
+        fail_msg("tp %d pp %d x %d dp %d zero %d %s: %s", c->tp, c->pp, c->vpp,
+                 c->dp, c->zero, c->schedule ? c->schedule : "1f1b", err.text);
+    }
+    assert_true(r.is_verified);
+    if (c->tp == 1 && c->dp == 1) {
+        assert_true(r.verdict.max_error == 0.0);
+        assert_true(r.verdict.max_loss_error == 0.0);
+    } else {
+        assert_true(r.verdict.max_error > 0.0); /* it was compared */
+    }
+    check_losses(&r);
+    assert_true(r.step_time_s > 0.0 && r.virtual_step_time_s > 0.0);
+    mw_drive_result_release(&r);
+}

@@ -1,0 +1,40 @@
+/*
+ * What the MPI tests share: a small scenario in a file of its own, a plan made
+ * from a layout, and a run of it on the ranks of this job.
+ */
+#ifndef MW_TESTS_MATRIX_H
+#define MW_TESTS_MATRIX_H
+
+#include "mw_test.h"
+
+#include "exec/drive.h"
+
+/* The models that the tests train. */
+enum matrix_model {
+    MATRIX_GPT,   /* LayerNorm, learned positions, biases, GELU, tied head */
+    MATRIX_LLAMA, /* RMSNorm, rotary, grouped queries, SwiGLU */
+    MATRIX_MODELS
+};
+
+struct matrix_case {
+    enum matrix_model model;
+    int tp, pp, vpp, dp, zero, micro_batch;
+    const char *schedule;
+};
+
+/* Opens the world and writes the scenarios into the working folder. */
+void matrix_begin(struct mw_comm **out_world);
+void matrix_end(struct mw_comm *world);
+
+/*
+ * Runs the case with verification; the status, and the result when MW_OK or
+ * MW_ENO (release it with mw_drive_result_release in any case).
+ */
+enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
+                          const struct mw_drive_opts *opts,
+                          struct mw_drive_result *out, struct mw_err *err);
+
+/* Runs, and asserts that it is verified within what its layout allows. */
+void matrix_verify(struct mw_comm *world, const struct matrix_case *c);
+
+#endif

@@ -1,0 +1,120 @@
+/*
+ * Eight ranks: every gradient and the loss against one rank, over tensor,
+ * pipeline and data parallelism, schedules, chunks, ZeRO-1 and two models.
+ */
+#include "matrix.h"
+
+static struct mw_comm *world;
+
+static void tensor_8(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 8, .pp = 1, .dp = 1});
+}
+
+static void all_three(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 2, .pp = 2, .dp = 2});
+}
+
+static void pipeline_4_data_2(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 1, .pp = 4, .dp = 2});
+}
+
+static void pipeline_8(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 1, .pp = 8, .dp = 1});
+}
+
+static void tensor_4_pipeline_2(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 4, .pp = 2, .dp = 1});
+}
+
+static void data_8(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 1, .pp = 1, .dp = 8});
+}
+
+static void data_8_zero_1(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){.tp = 1, .pp = 1, .dp = 8, .zero = 1});
+}
+
+static void zero_1_with_pipeline_and_tensor(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){
+                      .tp = 2, .pp = 2, .dp = 2, .zero = 1, .micro_batch = 2});
+}
+
+/* Every schedule adds weight gradients in its own order; the reference adds
+ * in the same one, so all are equal to the bit. */
+static void schedules_of_8_stages(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpipe", "zb-h1", "zb-h2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        matrix_verify(world,
+                      &(struct matrix_case){
+                          .tp = 1, .pp = 8, .dp = 1, .schedule = names[i]});
+    }
+}
+
+static void chunks(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){.tp = 2,
+                                               .pp = 4,
+                                               .vpp = 2,
+                                               .dp = 1,
+                                               .schedule = "interleaved-1f1b"});
+}
+
+static void v_placement(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){
+                      .tp = 1, .pp = 4, .vpp = 2, .dp = 2, .schedule = "zb-v"});
+}
+
+static void llama(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){
+                             .model = MATRIX_LLAMA, .tp = 4, .pp = 2, .dp = 1});
+    matrix_verify(world, &(struct matrix_case){
+                             .model = MATRIX_LLAMA, .tp = 1, .pp = 8, .dp = 1});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor_8),
+        cmocka_unit_test(all_three),
+        cmocka_unit_test(pipeline_4_data_2),
+        cmocka_unit_test(pipeline_8),
+        cmocka_unit_test(tensor_4_pipeline_2),
+        cmocka_unit_test(data_8),
+        cmocka_unit_test(data_8_zero_1),
+        cmocka_unit_test(zero_1_with_pipeline_and_tensor),
+        cmocka_unit_test(schedules_of_8_stages),
+        cmocka_unit_test(chunks),
+        cmocka_unit_test(v_placement),
+        cmocka_unit_test(llama),
+    };
+    matrix_begin(&world);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    matrix_end(world);
+    return failed;
+}
