@@ -108,27 +108,23 @@ static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
 static double with_tails(const struct mw_step_frame *f, const struct lane *v,
                          double end_s, bool sends_early)
 {
-    double last = 0, ready[STAGES_MAX], ends = end_s;
+    double last = 0, ends[STAGES_MAX] = {end_s};
 
-    for (int i = 0; i < f->n_devices; i++) {
-        if (i > 0) {
-            ends -= v[i - 1].b + v[i - 1].w + v[i - 1].c;
-            ends += sends_early ? v[i].w : 0;
-        }
-        ready[i] = ends + mw_time_to_s(f->tail[i].reduce_ps);
+    for (int i = 1; i < f->n_devices; i++) {
+        ends[i] = ends[i - 1] - v[i - 1].b - v[i - 1].w - v[i - 1].c +
+                  (sends_early ? v[i].w : 0);
     }
     if (f->twin_first >= 0) {
-        double both = fmax(ready[f->twin_first], ready[f->twin_last]) +
-                      mw_time_to_s(f->tail[f->twin_first].embedding_ps);
-
-        ready[f->twin_first] = ready[f->twin_last] = both;
+        ends[f->twin_first] = ends[f->twin_last] =
+            fmax(ends[f->twin_first], ends[f->twin_last]) +
+            mw_time_to_s(f->tail[f->twin_first].embedding_ps);
     }
     for (int i = 0; i < f->n_devices; i++) {
         const struct mw_tail *tail = &f->tail[i];
 
-        last = fmax(last, ready[i] + mw_time_to_s(tail->shared_ps +
-                                                  tail->optimizer_ps +
-                                                  tail->gather_ps));
+        last = fmax(
+            last, ends[i] + mw_time_to_s(tail->reduce_ps + tail->shared_ps +
+                                         tail->optimizer_ps + tail->gather_ps));
     }
     return last;
 }

@@ -233,27 +233,26 @@ static void add_twin_reduction(struct walk *w)
     const struct mw_tail *tail = &w->frame->tail[a];
     mw_task_id last_b = w->last[b];
 
-    add_tail_task(w, a, MW_STREAM_DP, MW_SPAN_DP, "embedding gradient",
+    add_tail_task(w, a, MW_STREAM_PP, MW_SPAN_PP, "tied gradient",
                   tail->embedding_ps, tail->embedding_bytes);
-    mw_graph_also_on(w->t->graph, w->last[a], w->stream[b][MW_STREAM_DP]);
+    mw_graph_also_on(w->t->graph, w->last[a], w->stream[b][MW_STREAM_PP]);
     if (last_b != NO_TASK) {
         mw_graph_dep(w->t->graph, last_b, w->last[a], 0);
     }
     w->last[b] = w->last[a];
     w->t->twin_task = w->last[a];
-    w->t->twin_rank = span_on(w, b, MW_STREAM_DP, MW_SPAN_DP, "").rank;
+    w->t->twin_rank =
+        mw_layout_rank(w->frame->price.layout, (struct mw_coord){.pp = b});
 }
 
 static void add_tails(struct walk *w)
 {
     const struct mw_tail *tail = w->frame->tail;
 
+    add_twin_reduction(w);
     for (int d = 0; d < w->s->n_stages; d++) {
         add_tail_task(w, d, MW_STREAM_DP, MW_SPAN_DP, "reduce gradients",
                       tail[d].reduce_ps, tail[d].reduce_bytes);
-    }
-    add_twin_reduction(w);
-    for (int d = 0; d < w->s->n_stages; d++) {
         add_tail_task(w, d, MW_STREAM_TP, MW_SPAN_TP, "shared gradients",
                       tail[d].shared_ps, tail[d].shared_bytes);
         add_tail_task(w, d, MW_STREAM_COMPUTE, MW_SPAN_OPTIMIZER, "optimizer",

@@ -80,8 +80,8 @@ struct mw_vstage {
 };
 /* What comes after the last pass on one device, in this order. */
 struct mw_tail {
-    mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time embedding_ps; /* tied embedding: first and last stage */
+    mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
     mw_time optimizer_ps;
     mw_time gather_ps; /* parameters, ZeRO-1 and -2 */

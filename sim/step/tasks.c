@@ -65,14 +65,14 @@ static void add_spans(struct mw_step_tasks *t, const mw_time *start_ps,
         if (span.start_ps == span.end_ps) {
             continue;
         }
-        if (span.kind == MW_SPAN_PP) {
-            mw_array_push(&transfers, span);
+        if (span.kind != MW_SPAN_PP) {
+            mw_timeline_add(t->timeline, &span);
             continue;
         }
-        mw_timeline_add(t->timeline, &span);
+        mw_array_push(&transfers, span);
         if (i == t->twin_task) {
             span.rank = t->twin_rank;
-            mw_timeline_add(t->timeline, &span);
+            mw_array_push(&transfers, span);
         }
     }
     if (transfers.n > 0) {

@@ -1,8 +1,8 @@
 /*
  * Virtual stages as sums of units, and what a device does after its last pass:
  *
- *   reduce gradients over dp (all-reduce; reduce-scatter from ZeRO-1 on)
- *   tied embedding: all-reduce between first and last stage
+ *   tied embedding: all-reduce of its gradient between first and last stage
+ *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1)
  *   gradients that TP ranks share, with sequence parallelism
  *   optimizer over the device's (ZeRO-1: its share of) parameters
  *   gather parameters (ZeRO-1, -2)

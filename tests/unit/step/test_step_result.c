@@ -263,6 +263,41 @@ static void test_layer_costs_add_up(void **state)
     mw_step_result_release(&r);
 }
 
+/* One reduction of the tied embedding's gradient, seen on both stages at the
+ * same time; none where the model is on one stage. */
+static void test_tied_gradient_is_on_both_stages(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l = mixed();
+
+    for (l.pp = 1; l.pp <= 2; l.pp++) {
+        const struct mw_span *seen[2] = {NULL, NULL};
+        struct mw_timeline t;
+        struct mw_step_result r;
+        int n = 0;
+
+        l.dp = 8 / l.pp;
+        mw_timeline_init(&t);
+        step_simulate(&r, &b->scenario, &l, &b->ctx, &t);
+        for (size_t i = 0; i < t.spans.n; i++) {
+            if (strcmp(t.names.v[t.spans.v[i].name], "tied gradient") == 0) {
+                assert_true(n < 2);
+                seen[n++] = &t.spans.v[i];
+            }
+        }
+        assert_int_equal(n, l.pp == 2 ? 2 : 0);
+        if (n == 2) {
+            assert_true(seen[0]->rank != seen[1]->rank);
+            assert_true(seen[0]->start_ps == seen[1]->start_ps);
+            assert_true(seen[0]->end_ps == seen[1]->end_ps);
+            /* 32768 x 1024 weights over tp 2, gradients of 4 bytes */
+            mw_assert_near(seen[0]->bytes, 32768.0 * 1024 / 2 * 4, 1e-12, 0);
+        }
+        mw_timeline_release(&t);
+        mw_step_result_release(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_zero_stages_are_not_ignored),
         cmocka_unit_test(test_dtype_without_a_rate),
         cmocka_unit_test(test_layer_costs_add_up),
+        cmocka_unit_test(test_tied_gradient_is_on_both_stages),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
