@@ -83,10 +83,11 @@ const char *mw_nccl_pattern_name(enum mw_nccl_pattern pattern);
 
 enum {
     MW_NCCL_CHANNELS_MAX = 64,
-    MW_NCCL_GPUS_MAX = 128 /* of one node or NVLink domain */
+    MW_NCCL_GPUS_MAX = 128, /* of one node or NVLink domain */
+    MW_NCCL_NICS_MAX = 160  /* the same */
 };
 
-/* ---- settings (environment of the job) ---------------------------------- */
+/* ---- settings (environment of the job) ---- */
 /* Versions with their own deltas. An unknown version takes 2.28.9. */
 enum mw_nccl_version { MW_NCCL_2_28, MW_NCCL_2_30 };
 struct mw_nccl_opts {
@@ -223,8 +224,7 @@ void mw_nccl_plan(const struct mw_nccl_comm *comm, enum mw_nccl_algo algo,
                   enum mw_nccl_proto proto, uint64_t bytes, int *out_n_channels,
                   int *out_n_threads);
 
-/* ---- what a kernel then does
- * --------------------------------------------------- */
+/* ---- what a kernel then does ---- */
 /* How one operation is divided over channels: bytes of the first, the middle
  * and the last channel (0: not used), and the chunk of the pipeline. */
 struct mw_nccl_cells {

@@ -158,6 +158,10 @@ static enum mw_status add_net(struct builder *b, const struct mw_xml *net,
         return mw_xml_fail(net, b->err, "network port %lld has speed 0",
                            (long long)dev);
     }
+    if (b->sys->count[NODE_NET] == MW_NCCL_NICS_MAX) {
+        return mw_xml_fail(net, b->err, "more than %d NICs in one machine",
+                           MW_NCCL_NICS_MAX);
+    }
     int at = add_node(b, NODE_NET, with_host(host, dev), host);
     struct nccl_node *n = &b->sys->node[at];
     n->dev = (int)dev;
@@ -295,8 +299,7 @@ static enum mw_status add_pci(struct builder *b, const struct mw_xml *pci,
     return s;
 }
 
-/* ---- CPUs
- * -------------------------------------------------------------------- */
+/* ---- CPUs ---- */
 
 static int host_of(struct builder *b, const struct mw_xml *cpu)
 {
@@ -381,8 +384,7 @@ static enum mw_status add_cpu(struct builder *b, const struct mw_xml *cpu)
     return s;
 }
 
-/* ---- NVLink and chip-to-chip
- * ---------------------------------------------------- */
+/* ---- NVLink and chip-to-chip ---- */
 
 /* The CPU above a device, up through PCIe switches only. */
 static int cpu_above(const struct nccl_system *sys, int at, int from)
@@ -492,8 +494,7 @@ static enum mw_status add_fast_links(struct builder *b, const struct mw_xml *x,
     return MW_OK;
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static void connect_cpus(struct nccl_system *sys)
 {
@@ -602,7 +603,7 @@ static enum mw_status check_connected(const struct mw_nccl_machine *m,
         for (int b = 0; b < sys->count[NODE_GPU]; b++) {
             const struct nccl_path *p =
                 nccl_path_to(sys, NODE_GPU, a, NODE_GPU, b);
-            if (a != b && p->count == 0) {
+            if (a != b && (p->count == 0 || p->type >= MW_PATH_DIS)) {
                 return mw_xml_fail(
                     m->root, err,
                     "no way from GPU of rank %d to GPU of rank %d",

@@ -325,11 +325,9 @@ static int mirror_bits(int v, int pow2)
     return out;
 }
 
-enum { NETS_MAX = 4096 };
-
 int nccl_local_net(const struct nccl_system *sys, int gpu, int channel)
 {
-    int nets[NETS_MAX], gpus[MW_NCCL_GPUS_MAX];
+    int nets[MW_NCCL_NICS_MAX], gpus[MW_NCCL_GPUS_MAX];
     int n_nets = nccl_nearest(sys, NODE_GPU, gpu, NODE_NET, nets, NULL);
     if (n_nets == 0) {
         return -1;

@@ -165,8 +165,7 @@ struct mw_nccl_cells mw_nccl_partition(const struct mw_nccl_comm *comm,
     return out;
 }
 
-/* ---- trees
- * --------------------------------------------------------------------- */
+/* ---- trees ---- */
 
 /* Parent and children by lowest set bit; root 0. */
 static struct mw_nccl_tree_node binary_tree(int n, int r)
@@ -209,8 +208,7 @@ void mw_nccl_double_tree(int n_nodes, int node, struct mw_nccl_tree_node out[2])
     out[1] = t;
 }
 
-/* ---- send/recv
- * ------------------------------------------------------------------- */
+/* ---- send/recv ---- */
 
 static int gcd(int a, int b)
 {

@@ -378,8 +378,7 @@ void nccl_search_graph(struct nccl_system *sys, const struct mw_nccl_opts *opts,
     }
 }
 
-/* ---- all graphs of a node
- * ---------------------------------------------------------- */
+/* ---- all graphs of a node ---- */
 
 static void ask(struct mw_nccl_graph *g, enum mw_nccl_pattern pattern,
                 int collnet, int min, int max)
@@ -417,7 +416,7 @@ static void local_facts(const struct nccl_system *sys,
                 gpu_bw = n->links.v[l].bw;
             }
         }
-        int nets[4096], count = 0;
+        int nets[MW_NCCL_NICS_MAX], count = 0;
         int n_nets = sys->count[NODE_NET] > 0
                          ? nccl_nearest(sys, NODE_GPU, g, NODE_NET, nets, NULL)
                          : 0;

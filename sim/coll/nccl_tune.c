@@ -546,8 +546,7 @@ double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
     return (double)(lat * (float)k + (float)bytes / (1000 * bw));
 }
 
-/* ---- choice
- * ----------------------------------------------------------------------- */
+/* ---- choice ---- */
 
 static bool nvls_reduces(enum mw_nccl_type type, enum mw_nccl_redop redop)
 {

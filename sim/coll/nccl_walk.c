@@ -125,8 +125,7 @@ static int gpu_of_rank(const struct nccl_system *sys, int rank)
     return -1;
 }
 
-/* ---- which GPU next
- * ----------------------------------------------------------- */
+/* ---- which GPU next ---- */
 
 struct score {
     int gpu;
@@ -177,7 +176,8 @@ static bool all_alike(const struct score *s, int n)
 }
 
 /* Behind an NVSwitch only the neighbours in index are tried. */
-static int keep_neighbours(const struct walk *w, int gpu, int *next, int count)
+static int keep_neighbours(const struct walk *w, int gpu, uint8_t *next,
+                           int count)
 {
     int n = w->sys->count[NODE_GPU];
     int prev = (gpu - 1 + n) % n, succ = (gpu + 1) % n;
@@ -203,7 +203,7 @@ static int keep_neighbours(const struct walk *w, int gpu, int *next, int count)
             for (; i > 0; i--) {
                 next[i] = next[i - 1];
             }
-            next[0] = first[k];
+            next[0] = (uint8_t)first[k];
             n_kept++;
         }
     }
@@ -211,7 +211,7 @@ static int keep_neighbours(const struct walk *w, int gpu, int *next, int count)
 }
 
 /* sort_net: 1 nearest to the NIC first, -1 farthest, 0 the NIC is no matter. */
-static int next_gpus(const struct walk *w, int gpu, int sort_net, int *next)
+static int next_gpus(const struct walk *w, int gpu, int sort_net, uint8_t *next)
 {
     const struct nccl_system *sys = w->sys;
     uint64_t flag = UINT64_C(1) << w->graph->n_channels;
@@ -243,28 +243,27 @@ static int next_gpus(const struct walk *w, int gpu, int sort_net, int *next)
     qsort(score, (size_t)count, sizeof score[0], by_score);
     bool reverse = sort_net == -1 && all_alike(score, count);
     for (int i = 0; i < count; i++) {
-        next[i] = score[reverse ? count - 1 - i : i].gpu;
+        next[i] = (uint8_t)score[reverse ? count - 1 - i : i].gpu;
     }
     return sys->count[NODE_NVS] > 0 ? keep_neighbours(w, gpu, next, count)
                                     : count;
 }
 
-/* ---- NICs in the order they are tried
- * -------------------------------------------- */
+/* ---- NICs in the order they are tried ---- */
 
-static void add_once(int *list, int *n, int value)
+static void add_once(int16_t *list, int *n, int value)
 {
     for (int i = 0; i < *n; i++) {
         if (list[i] == value) {
             return;
         }
     }
-    list[(*n)++] = value;
+    list[(*n)++] = (int16_t)value;
 }
 
 /* GPU by GPU, all channels of it. */
-static void preferred_by_gpu(const struct nccl_system *sys, int only, int *nets,
-                             int *n)
+static void preferred_by_gpu(const struct nccl_system *sys, int only,
+                             int16_t *nets, int *n)
 {
     for (int g = 0; g < sys->count[NODE_GPU]; g++) {
         if (only >= 0 && only != g) {
@@ -284,7 +283,7 @@ static void preferred_by_gpu(const struct nccl_system *sys, int only, int *nets,
 
 /* Channel by channel over the GPUs: NVLink domains of several hosts. */
 static void preferred_by_channel(const struct nccl_system *sys, int only,
-                                 int *nets, int *n)
+                                 int16_t *nets, int *n)
 {
     int first[MW_NCCL_GPUS_MAX];
     bool is_done[MW_NCCL_GPUS_MAX] = {false};
@@ -304,9 +303,8 @@ static void preferred_by_channel(const struct nccl_system *sys, int only,
     }
 }
 
-enum { NETS_MAX = 1024 };
-
-static int select_nets(const struct walk *w, int only, int nets[NETS_MAX])
+static int select_nets(const struct walk *w, int only,
+                       int16_t nets[MW_NCCL_NICS_MAX])
 {
     const struct nccl_system *sys = w->sys;
     int n = 0;
@@ -331,8 +329,7 @@ static int select_nets(const struct walk *w, int only, int nets[NETS_MAX])
     return n;
 }
 
-/* ---- steps
- * ------------------------------------------------------------------------ */
+/* ---- steps ---- */
 
 static bool is_better(const struct walk *w)
 {
@@ -393,7 +390,7 @@ static void back_to_nic(const struct walk *w, int gpu, int step,
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     int c = graph->n_channels;
-    int nets[NETS_MAX];
+    int16_t nets[MW_NCCL_NICS_MAX];
     int n_nets = select_nets(w, gpu, nets);
     const struct nccl_node *start = nccl_at(sys, NODE_NET, graph->inter[2 * c]);
     for (int i = 0; i < n_nets; i++) {
@@ -508,12 +505,12 @@ static void to_next_gpu(const struct walk *w, int gpu, int step,
                         int back_to_net, int back_to_first, enum order order,
                         int *time)
 {
-    int next[MW_NCCL_GPUS_MAX];
+    uint8_t next[MW_NCCL_GPUS_MAX];
     int count = 1;
     if (order == ORDER_PCI) {
-        next[0] = step + 1;
+        next[0] = (uint8_t)(step + 1);
     } else if (order == ORDER_REPLAY) {
-        next[0] = replayed(w, step + 1);
+        next[0] = (uint8_t)replayed(w, step + 1);
     } else {
         int sort = back_to_net == -1 ? 0 : back_to_net == step + 1 ? 1 : -1;
         count = next_gpus(w, gpu, sort, next);
@@ -560,8 +557,7 @@ static void walk_gpu(const struct walk *w, int gpu, int step, int back_to_net,
     }
 }
 
-/* ---- starts
- * ---------------------------------------------------------------------- */
+/* ---- starts ---- */
 
 static void charge_port(const struct nccl_system *sys,
                         const struct nccl_node *net, int bw)
@@ -631,7 +627,7 @@ static void start_from_nic(const struct walk *w, int *time)
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     const int bw = (int)graph->bw_inter; /* NCCL counts whole GB/s here */
-    int nets[NETS_MAX];
+    int16_t nets[MW_NCCL_NICS_MAX];
     int n_nets = select_nets(w, -1, nets);
     bool heads = graph->pattern == MW_PATTERN_NVLS ||
                  graph->pattern == MW_PATTERN_COLLNET_DIRECT;

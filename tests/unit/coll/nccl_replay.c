@@ -271,8 +271,7 @@ enum mw_status replay_orders(const char *dir, struct replay_count *out,
     return s;
 }
 
-/* ---- cost and choice
- * ------------------------------------------------------------ */
+/* ---- cost and choice ---- */
 
 enum mw_status replay_latbw(const char *dir, struct replay_count *out,
                             struct mw_err *err)
@@ -344,8 +343,7 @@ enum mw_status replay_choice(const char *dir, struct replay_count *out,
     return s;
 }
 
-/* ---- schedules
- * ------------------------------------------------------------------ */
+/* ---- schedules ---- */
 
 enum mw_status replay_trees(const char *dir, struct replay_count *out,
                             struct mw_err *err)

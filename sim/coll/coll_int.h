@@ -1,0 +1,50 @@
+/* Private to sim/coll: what a world keeps. */
+#ifndef MW_SIM_COLL_COLL_INT_H
+#define MW_SIM_COLL_COLL_INT_H
+
+#include "sim/coll/coll.h"
+#include "sim/coll/machine.h"
+
+/* Where a group lies: n_nodes nodes in NCCL's sense of `trays` trays of ppn
+ * ranks. All ints, so that two can be compared bytewise. */
+struct coll_place {
+    int n_nodes, trays, ppn, own_nics;
+};
+struct coll_search {
+    int ppn, trays, own_nics;
+    bool multi;
+    struct mw_nccl_graphs graphs;
+};
+struct coll_group {
+    struct coll_place place;
+    const struct mw_nccl_graphs *graphs;
+    struct mw_nccl_comm comm;
+};
+struct mw_coll_world {
+    const struct mw_hwdb *db;
+    const struct mw_system *system;
+    struct mw_nccl_opts opts;
+    bool has_nccl;
+    struct mw_machine_shape shape;
+    MW_ARRAY(struct coll_search *) searched;
+    MW_ARRAY(struct coll_group *) group;
+    struct mw_coll_fit fit;
+};
+
+struct coll_place coll_place_of(const struct mw_coll_world *world,
+                                const struct mw_coll_query *query);
+
+/* Ratio for a key at a size; 1 and a reason when there is no knot. */
+double coll_fit_ratio(const struct mw_coll_fit *fit,
+                      const struct mw_coll_knot *key, double log2_bytes,
+                      const char **out_source);
+
+/* Into the order that look-ups need. */
+void coll_fit_sort(struct mw_coll_fit *fit);
+
+/* Replaces a->time_s by that of the event form. */
+enum mw_status coll_event_time(struct mw_coll_world *world,
+                               const struct mw_coll_query *query,
+                               struct mw_coll_answer *a, struct mw_err *err);
+
+#endif
