@@ -179,8 +179,7 @@ enum mw_status mw_gen_dualpipe(const struct mw_sched_args *a,
     return MW_OK;
 }
 
-/* ---- Chimera
- * ----------------------------------------------------------------- */
+/* ---- Chimera ----------------------------------------------------------- */
 /*
  * Slot numbers of a unit, one a pass: down micro-batch j on device d forward
  * 2j + d, backward 2j + 2p-1-d; the up pipeline mirrored. d and p-1-d differ in

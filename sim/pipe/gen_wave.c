@@ -113,8 +113,8 @@ static void run_waves(struct wave *z)
     }
 }
 
-enum mw_status mw_gen_hanayo(const struct mw_sched_args *a,
-                             struct mw_schedule *out, struct mw_err *err)
+enum mw_status mw_gen_wave(const struct mw_sched_args *a,
+                           struct mw_schedule *out, struct mw_err *err)
 {
     struct mw_sched_shape shape = {"hanayo",    a->n_stages, a->n_microbatches,
                                    a->n_chunks, 1,           MW_PLACE_V};

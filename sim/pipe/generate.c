@@ -41,6 +41,21 @@ static const struct mw_gen gens[] = {
     {{"zb-v", "zero-bubble on a V of two chunks, memory of 1F1B",
       "Qi et al., arXiv 2405.15362; PyTorch ScheduleZBVZeroBubble",
       true, 2, 2}, mw_gen_zb_v, 1},
+    {{"v-half", "zero-bubble on a V with half the memory of 1F1B",
+      "Qi et al., Controllable Memory, arXiv 2405.15362, V-Half",
+      true, 2, 2}, mw_gen_v_half, 1},
+    {{"v-min", "zero-bubble on a V with a third of the memory of 1F1B",
+      "Qi et al., Controllable Memory, arXiv 2405.15362, V-Min",
+      true, 2, 2}, mw_gen_v_min, 1},
+    {{"1f1b-v", "1F1B on a V of two chunks with two thirds of the memory",
+      "sail-sg/zero-bubble-pipeline-parallelism v1f1b.py",
+      false, 2, 2}, mw_gen_1f1b_v, 1},
+    {{"zb-auto", "zero-bubble order made for the times and the memory limit",
+      "this program; the problem of Qi et al., ICLR 2024, section 3",
+      true, 1, 1}, mw_gen_zb_auto, 1},
+    {{"zbv-auto", "the same on a V of two chunks",
+      "this program; the problem of Qi et al., arXiv 2405.15362",
+      true, 2, 2}, mw_gen_zbv_auto, 1},
     {{"dualpipe", "micro-batches from both ends, F over B overlapped",
       "DeepSeek-V3, arXiv 2412.19437, section 3.2.1; deepseek-ai/DualPipe",
       true, 1, 2}, mw_gen_dualpipe, 2},
@@ -196,6 +211,25 @@ static enum mw_status check_counts(const struct mw_gen *g,
     return MW_OK;
 }
 
+/* Simulated time ends at about 106 days. */
+enum { STEP_SECONDS_MAX = 4000000 };
+
+static enum mw_status check_length(const struct mw_sched_args *a,
+                                   struct mw_err *err)
+{
+    double passes = (double)a->n_microbatches * a->n_chunks +
+                    2.0 * a->n_stages * a->n_chunks;
+    double step_s = passes * (a->f_s + a->b_s + a->w_s + 2 * a->comm_s);
+
+    if (step_s > STEP_SECONDS_MAX) {
+        return mw_fail(err, MW_EUSAGE,
+                       "a step of %g seconds is longer than %d; times are in "
+                       "seconds",
+                       step_s, STEP_SECONDS_MAX);
+    }
+    return MW_OK;
+}
+
 static enum mw_status check_reals(const struct mw_sched_args *a,
                                   struct mw_err *err)
 {
@@ -216,7 +250,7 @@ static enum mw_status check_reals(const struct mw_sched_args *a,
                            real[i].name, real[i].v);
         }
     }
-    return MW_OK;
+    return check_length(a, err);
 }
 
 enum mw_status mw_schedule_make(const char *kind,

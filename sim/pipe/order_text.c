@@ -39,8 +39,7 @@ void mw_schedule_format(const struct mw_schedule *s, int device,
     }
 }
 
-/* ---- reading
- * ----------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------- */
 struct reader {
     struct mw_sched_build b;
     int device;

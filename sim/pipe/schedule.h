@@ -129,8 +129,7 @@ static inline int mw_schedule_route_of(const struct mw_schedule *s, int item)
 enum mw_status mw_schedule_check(const struct mw_schedule *s,
                                  struct mw_err *err);
 
-/* ---- replay ---------------------------------------------------------------
- */
+/* ---- replay ------------------------------------------------------------ */
 /* Durations in ps per device and chunk ([n_stages * n_chunks]); comm is the
  * transfer between consecutive virtual stages on different devices (0 on the
  * same device), `opt` per device after its last pass. */

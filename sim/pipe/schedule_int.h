@@ -86,7 +86,20 @@ enum mw_status mw_gen_dualpipev(const struct mw_sched_args *a,
                                 struct mw_schedule *out, struct mw_err *err);
 enum mw_status mw_gen_chimera(const struct mw_sched_args *a,
                               struct mw_schedule *out, struct mw_err *err);
+/* Hanayo's rule run in time, before it is improved (auto.c). */
+enum mw_status mw_gen_wave(const struct mw_sched_args *a,
+                           struct mw_schedule *out, struct mw_err *err);
 enum mw_status mw_gen_hanayo(const struct mw_sched_args *a,
+                             struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_zb_auto(const struct mw_sched_args *a,
+                              struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_zbv_auto(const struct mw_sched_args *a,
+                               struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_v_half(const struct mw_sched_args *a,
+                             struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_v_min(const struct mw_sched_args *a,
+                            struct mw_schedule *out, struct mw_err *err);
+enum mw_status mw_gen_1f1b_v(const struct mw_sched_args *a,
                              struct mw_schedule *out, struct mw_err *err);
 
 #endif

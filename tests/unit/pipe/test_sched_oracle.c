@@ -12,6 +12,13 @@
 
 #include <string.h>
 
+/* Planning takes ten times as long under the sanitizers: one row in so many. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { SAMPLE = 11 };
+#else
+enum { SAMPLE = 1 };
+#endif
+
 static const char *oracle_dir = ".";
 
 struct row {
@@ -24,18 +31,26 @@ struct row {
 
 #define FIELD(name, type)                                                      \
     {                                                                          \
-        #name, type, offsetof(struct row, name), true, 0, 0, 0                 \
+#name, type, offsetof(struct row, name), true, 0, 0, 0                 \
     }
-static const struct mw_csv_field fields[] = {
-    FIELD(kind, MW_C_STR),        FIELD(origin, MW_C_STR),
-    FIELD(chunks, MW_C_INT),      FIELD(parts, MW_C_INT),
-    FIELD(stages, MW_C_INT),      FIELD(microbatches, MW_C_INT),
-    FIELD(f, MW_C_NUM),           FIELD(b, MW_C_NUM),
-    FIELD(w, MW_C_NUM),           FIELD(comm, MW_C_NUM),
-    FIELD(makespan, MW_C_NUM),    FIELD(span, MW_C_NUM),
-    FIELD(bubble_makespan, MW_C_NUM), FIELD(bubble_span, MW_C_NUM),
-    FIELD(peak_w1, MW_C_NUM),     FIELD(peak_w05, MW_C_NUM),
-    FIELD(is_bound, MW_C_INT),    {.name = NULL}};
+static const struct mw_csv_field fields[] = {FIELD(kind, MW_C_STR),
+                                             FIELD(origin, MW_C_STR),
+                                             FIELD(chunks, MW_C_INT),
+                                             FIELD(parts, MW_C_INT),
+                                             FIELD(stages, MW_C_INT),
+                                             FIELD(microbatches, MW_C_INT),
+                                             FIELD(f, MW_C_NUM),
+                                             FIELD(b, MW_C_NUM),
+                                             FIELD(w, MW_C_NUM),
+                                             FIELD(comm, MW_C_NUM),
+                                             FIELD(makespan, MW_C_NUM),
+                                             FIELD(span, MW_C_NUM),
+                                             FIELD(bubble_makespan, MW_C_NUM),
+                                             FIELD(bubble_span, MW_C_NUM),
+                                             FIELD(peak_w1, MW_C_NUM),
+                                             FIELD(peak_w05, MW_C_NUM),
+                                             FIELD(is_bound, MW_C_INT),
+                                             {.name = NULL}};
 
 static double peak(const struct mw_schedule *s, double w_share)
 {
@@ -102,14 +117,17 @@ static void check_row(const struct row *r)
                               .n_microbatches = (int)r->microbatches,
                               .n_chunks = (int)r->chunks,
                               .n_parts = (int)r->parts,
-                              .f_s = r->f,
-                              .b_s = r->b,
-                              .w_s = r->w,
-                              .comm_s = r->comm};
+                              .f_s = r->f * 1e-6,
+                              .b_s = r->b * 1e-6,
+                              .w_s = r->w * 1e-6,
+                              .comm_s = r->comm * 1e-6};
     struct mw_schedule s = {0};
     struct mw_pipe_run run = {0};
     struct mw_err err = {0};
 
+    if (r->is_bound != 0) {
+        a.memory_limit = r->peak_w1 / (double)r->chunks;
+    }
     if (mw_schedule_make(r->kind, &a, &s, &err) != MW_OK ||
         mw_schedule_check(&s, &err) != MW_OK) {
         fail_msg("%s: %s", r->origin, err.text);
@@ -119,7 +137,7 @@ static void check_row(const struct row *r)
         expect_exact(r, &s, &run);
     } else if ((double)run.makespan_ps > r->makespan ||
                peak(&s, 1) > r->peak_w1) {
-        print_error("%s p %d m %d: makespan %.0f peak %g, theirs %.0f and %g\n",
+        fail_msg("%s p %d m %d: makespan %.0f peak %g, theirs %.0f and %g",
                  r->origin, (int)r->stages, (int)r->microbatches,
                  (double)run.makespan_ps, peak(&s, 1), r->makespan, r->peak_w1);
     }
@@ -146,8 +164,11 @@ static void test_rows(void **state)
     }
     assert_int_equal(csv.n_rows, 914);
     for (i = 0; i < csv.n_rows; i++) {
-        if (mw_schedule_kind_find(((struct row *)rows)[i].kind) == NULL) continue;
-        check_row(&((struct row *)rows)[i]);
+        const struct row *r = &((const struct row *)rows)[i];
+
+        if (r->is_bound == 0 || SAMPLE == 1 || i % SAMPLE == 0) {
+            check_row(r);
+        }
     }
     mw_arena_release(&arena);
 }
@@ -169,9 +190,8 @@ static void check_orders(char *text)
             continue;
         }
         if (line[0] == '=') {
-            assert_int_equal(sscanf(line, "= %31s %d %d", kind, &a.n_chunks,
-                                    &a.n_parts),
-                             3);
+            assert_int_equal(
+                sscanf(line, "= %31s %d %d", kind, &a.n_chunks, &a.n_parts), 3);
             mw_schedule_release(&s);
             assert_int_equal(mw_schedule_make(kind, &a, &s, NULL), MW_OK);
             d = 0;
