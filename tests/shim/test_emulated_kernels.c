@@ -1,0 +1,568 @@
+/*
+ * The CUDA kernels, run by the thread emulator, against the host kernels.
+ *
+ * Inputs of the bfloat16 variants are rounded first, so both sides see the
+ * same numbers. Tolerance, relative to the largest value of an output: 2e-5
+ * for float32 outputs (other order of summation, other exp), 2^-8 more where
+ * the output is stored in bfloat16. Each case runs under three seeds of the
+ * thread order, and these must agree to the bit.
+ */
+#include "mw_test.h"
+
+#include "base/mem.h"
+#include "base/rand.h"
+#include "kernels/cuda/cuda_kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+void mw_emulate_seed(uint64_t seed);
+
+enum { N_SEEDS = 3 };
+static const double bf16_step = 1.0 / 256.0;
+
+static size_t elem_bytes(enum mw_k_elem e)
+{
+    return e == MW_K_F32 ? 4 : 2;
+}
+
+static float from_bits(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint16_t to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    u += 0x7fffu + ((u >> 16) & 1u);
+    return (uint16_t)(u >> 16);
+}
+
+/* A typed copy of x; x itself is rounded to the type. */
+static void *typed(float *x, size_t n, enum mw_k_elem e)
+{
+    char *p = mw_calloc(n, elem_bytes(e));
+    for (size_t i = 0; i < n; i++) {
+        uint16_t b = to_bf16(x[i]);
+        if (e == MW_K_BF16) {
+            x[i] = from_bits((uint32_t)b << 16);
+        }
+        memcpy(p + i * elem_bytes(e), e == MW_K_F32 ? (void *)&x[i] : &b,
+               elem_bytes(e));
+    }
+    return p;
+}
+
+static float *floats(const void *p, size_t n, enum mw_k_elem e)
+{
+    float *x = mw_calloc(n, sizeof *x);
+    const char *c = p;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t b;
+        if (e == MW_K_F32) {
+            memcpy(&x[i], c + 4 * i, 4);
+        } else {
+            memcpy(&b, c + 2 * i, 2);
+            x[i] = from_bits((uint32_t)b << 16);
+        }
+    }
+    return x;
+}
+
+static float *randoms(size_t n, uint64_t stream)
+{
+    float *x = mw_calloc(n, sizeof *x);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = mw_rand_u64(7, stream, i) >> 40;
+        x[i] = (float)r / (float)(1 << 23) - 1.0f;
+    }
+    return x;
+}
+
+static void check(const char *what, const float *want, const void *got,
+                  size_t n, enum mw_k_elem e)
+{
+    float *v = floats(got, n, e);
+    double max = 0.0, worst = 0.0;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        max = fmax(max, fabs((double)want[i]));
+        double d = fabs((double)want[i] - (double)v[i]);
+        if (!(d <= worst)) {
+            worst = d;
+            at = i;
+        }
+    }
+    double allowed = (2e-5 + (e == MW_K_BF16 ? bf16_step : 0.0)) * max + 1e-7;
+    if (!(worst <= allowed)) {
+        fail_msg("%s (elem %d): %g at %zu of %zu, expected %g (off by %g, "
+                 "allowed %g)",
+                 what, (int)e, (double)v[at], at, n, (double)want[at], worst,
+                 allowed);
+    }
+    mw_free(v);
+}
+
+/* Results of the first seed must come again under the others. */
+static void check_same(void **first, const void *now, size_t bytes, int seed)
+{
+    if (seed == 0) {
+        *first = mw_calloc(bytes, 1);
+        memcpy(*first, now, bytes);
+    } else {
+        assert_memory_equal(*first, now, bytes);
+    }
+    if (seed == N_SEEDS - 1) {
+        mw_free(*first);
+    }
+}
+
+/* ---- norms ------------------------------------------------------------- */
+static void norm_case(enum mw_k_elem e, int is_rms, int rows, int width)
+{
+    size_t w = (size_t)width, n = (size_t)rows * w, r = (size_t)rows;
+    float *x = randoms(n, 1), *gamma = randoms(w, 2), *beta = randoms(w, 3);
+    float *dy = randoms(n, 4), *res = randoms(n, 5);
+    float *dg = randoms(w, 6), *db = randoms(w, 7);
+    void *tx = typed(x, n, e), *tg = typed(gamma, w, e),
+         *tb = typed(beta, w, e), *tdy = typed(dy, n, e),
+         *tres = typed(res, n, e);
+    float *y = mw_calloc(n, 4), *dx = mw_calloc(n, 4);
+    float *mean = mw_calloc(r, 4), *rstd = mw_calloc(r, 4);
+    float *want_dg = mw_calloc(w, 4), *want_db = mw_calloc(w, 4);
+    memcpy(want_dg, dg, w * 4);
+    memcpy(want_db, db, w * 4);
+    if (is_rms) {
+        mw_k_rmsnorm_fwd(y, rstd, x, gamma, rows, width, 1e-5f);
+        mw_k_rmsnorm_bwd_input(dx, res, dy, x, gamma, rstd, rows, width);
+        mw_k_rmsnorm_bwd_param(want_dg, dy, x, rstd, rows, width);
+    } else {
+        mw_k_layernorm_fwd(y, mean, rstd, x, gamma, beta, rows, width, 1e-5f);
+        mw_k_layernorm_bwd_input(dx, res, dy, x, gamma, mean, rstd, rows,
+                                 width);
+        mw_k_layernorm_bwd_param(want_dg, want_db, dy, x, mean, rstd, rows,
+                                 width);
+    }
+    void *first = NULL, *first_dg = NULL;
+    for (int seed = 0; seed < N_SEEDS; seed++) {
+        float *m = mw_calloc(r, 4), *s = mw_calloc(r, 4);
+        void *ty = mw_calloc(n, 4), *tdx = mw_calloc(n, 4);
+        float *gg = mw_calloc(w, 4), *gb = mw_calloc(w, 4);
+        memcpy(gg, dg, w * 4);
+        memcpy(gb, db, w * 4);
+        mw_emulate_seed((uint64_t)seed);
+        const struct mw_k_norm a = {.elem = e,
+                                    .is_rms = is_rms,
+                                    .x = tx,
+                                    .gamma = tg,
+                                    .beta = is_rms ? NULL : tb,
+                                    .mean = is_rms ? NULL : m,
+                                    .rstd = s,
+                                    .rows = rows,
+                                    .width = width,
+                                    .eps = 1e-5f};
+        assert_int_equal(mw_k_norm_fwd_cuda(&a, ty, NULL), 0);
+        check("norm rstd", rstd, s, r, MW_K_F32);
+        check("norm y", y, ty, n, e);
+        memcpy(tdx, tres, n * elem_bytes(e)); /* residual is dx */
+        assert_int_equal(mw_k_norm_bwd_input_cuda(&a, tdx, tdx, tdy, NULL), 0);
+        check("norm dx", dx, tdx, n, e);
+        assert_int_equal(
+            mw_k_norm_bwd_param_cuda(&a, gg, is_rms ? NULL : gb, tdy, NULL), 0);
+        check("norm dgamma", want_dg, gg, w, MW_K_F32);
+        check("norm dbeta", is_rms ? db : want_db, gb, w, MW_K_F32);
+        check_same(&first, tdx, n * elem_bytes(e), seed);
+        check_same(&first_dg, gg, w * 4, seed);
+        void *all[] = {m, s, ty, tdx, gg, gb};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            mw_free(all[i]);
+        }
+    }
+    void *all[] = {x,  gamma, beta, dy, res, dg,   db,   tx,      tg,
+                   tb, tdy,   tres, y,  dx,  mean, rstd, want_dg, want_db};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mw_free(all[i]);
+    }
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 2; e++) {
+        norm_case((enum mw_k_elem)e, 0, 5, 300);
+        norm_case((enum mw_k_elem)e, 1, 3, 64);
+        norm_case((enum mw_k_elem)e, 0, 17, 33);
+        norm_case((enum mw_k_elem)e, 1, 2, 1);
+    }
+}
+
+static void test_bias(void **state)
+{
+    (void)state;
+    const int m = 19, n = 70;
+    for (int e = 0; e < 2; e++) {
+        float *dy = randoms((size_t)(m * n), 1), *db = randoms((size_t)n, 2);
+        void *tdy = typed(dy, (size_t)(m * n), (enum mw_k_elem)e);
+        float *got = mw_calloc((size_t)n, 4);
+        memcpy(got, db, (size_t)n * 4);
+        mw_k_bias_bwd(db, dy, m, n);
+        assert_int_equal(
+            mw_k_bias_bwd_cuda((enum mw_k_elem)e, got, tdy, m, n, NULL), 0);
+        check("bias", db, got, (size_t)n, MW_K_F32);
+        mw_free(dy);
+        mw_free(db);
+        mw_free(tdy);
+        mw_free(got);
+    }
+}
+
+/* ---- element-wise -------------------------------------------------------- */
+static void activation_case(enum mw_k_elem e)
+{
+    const int rows = 7, f = 45;
+    size_t n = (size_t)rows * (size_t)f;
+    float *x = randoms(2 * n, 1), *dy = randoms(n, 2);
+    for (size_t i = 0; i < 2 * n; i++) {
+        x[i] *= 6.0f; /* into the flat parts of the curves */
+    }
+    void *tx = typed(x, 2 * n, e), *tdy = typed(dy, n, e);
+    float *want = mw_calloc(2 * n, 4);
+    void *got = mw_calloc(2 * n, 4);
+    mw_k_gelu_fwd(want, x, n);
+    assert_int_equal(mw_k_gelu_fwd_cuda(e, got, tx, n, NULL), 0);
+    check("gelu", want, got, n, e);
+    mw_k_gelu_bwd(want, dy, x, n);
+    assert_int_equal(mw_k_gelu_bwd_cuda(e, got, tdy, tx, n, NULL), 0);
+    check("gelu'", want, got, n, e);
+    mw_k_swiglu_fwd(want, x, rows, f);
+    assert_int_equal(mw_k_swiglu_fwd_cuda(e, got, tx, rows, f, NULL), 0);
+    check("swiglu", want, got, n, e);
+    mw_k_swiglu_bwd(want, dy, x, rows, f);
+    assert_int_equal(mw_k_swiglu_bwd_cuda(e, got, tdy, tx, rows, f, NULL), 0);
+    check("swiglu'", want, got, 2 * n, e);
+    void *all[] = {x, dy, tx, tdy, want, got};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mw_free(all[i]);
+    }
+}
+
+static void test_activations(void **state)
+{
+    (void)state;
+    activation_case(MW_K_F32);
+    activation_case(MW_K_BF16);
+}
+
+/* Rotated rows are wider than their heads; the rest stays as it was. */
+static void test_rotary(void **state)
+{
+    (void)state;
+    const struct mw_k_rotary shape = {.rows = 12,
+                                      .ld = 50,
+                                      .seq = 6,
+                                      .n_heads = 3,
+                                      .head_dim = 16,
+                                      .theta = 10000.0f};
+    for (int e = 0; e < 2; e++) {
+        for (int sign = -1; sign <= 1; sign += 2) {
+            struct mw_k_rotary a = shape;
+            a.elem = (enum mw_k_elem)e;
+            a.sign = sign;
+            float *x = randoms(12 * 50, 3);
+            void *tx = typed(x, 12 * 50, a.elem);
+            mw_k_rotary(x, a.rows, a.ld, a.seq, a.n_heads, a.head_dim, a.theta,
+                        sign);
+            assert_int_equal(mw_k_rotary_cuda(&a, tx, NULL), 0);
+            check("rotary", x, tx, 12 * 50, a.elem);
+            mw_free(x);
+            mw_free(tx);
+        }
+    }
+}
+
+static void test_add(void **state)
+{
+    (void)state;
+    const int rows = 5, width = 37;
+    size_t n = (size_t)rows * (size_t)width;
+    for (int c = 0; c < 4; c++) {
+        enum mw_k_elem e = c & 1 ? MW_K_BF16 : MW_K_F32;
+        float *x = randoms(n, 1), *bias = randoms((size_t)width, 2);
+        float *res = randoms(n, 3), *want = mw_calloc(n, 4);
+        void *tx = typed(x, n, e), *tb = typed(bias, (size_t)width, e),
+             *tr = typed(res, n, e);
+        mw_k_add(want, x, c & 2 ? bias : NULL, res, rows, width);
+        assert_int_equal(
+            mw_k_add_cuda(e, tx, tx, c & 2 ? tb : NULL, tr, rows, width, NULL),
+            0);
+        check("add", want, tx, n, e);
+        void *all[] = {x, bias, res, want, tx, tb, tr};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            mw_free(all[i]);
+        }
+    }
+}
+
+/* Sums in the order given: 1e8 + 1 - 1e8 is 0 in float32, 1e8 - 1e8 + 1 is 1.
+ */
+static void test_sum_order(void **state)
+{
+    (void)state;
+    float a = 1e8f, b = 1.0f, c = -1e8f, out = 0.0f;
+    const float *in[] = {&a, &b, &c}, *other[] = {&a, &c, &b};
+    assert_int_equal(mw_k_sum_cuda(&out, in, 3, 1, NULL), 0);
+    assert_true(out == 0.0f);
+    assert_int_equal(mw_k_sum_cuda(&out, other, 3, 1, NULL), 0);
+    assert_true(out == 1.0f);
+    assert_int_not_equal(mw_k_sum_cuda(&out, in, MW_K_SUM_MAX + 1, 1, NULL), 0);
+    assert_int_equal(mw_k_accumulate_cuda(&out, &b, 1, NULL), 0);
+    assert_true(out == 2.0f);
+}
+
+static void test_adamw(void **state)
+{
+    (void)state;
+    const size_t n = 333;
+    const struct mw_k_adamw h = {1e-2f, 0.9f,   0.95f, 1e-8f,
+                                 0.1f,  0.271f, 0.14f};
+    float *w = randoms(n, 1), *g = randoms(n, 2), *m = randoms(n, 3),
+          *v = randoms(n, 4);
+    for (size_t i = 0; i < n; i++) {
+        v[i] = v[i] * v[i];
+    }
+    void *w2 = typed(w, n, MW_K_F32), *m2 = typed(m, n, MW_K_F32),
+         *v2 = typed(v, n, MW_K_F32);
+    uint16_t *w16 = mw_calloc(n, sizeof *w16);
+    mw_k_adamw(&h, w, g, m, v, n);
+    assert_int_equal(mw_k_adamw_cuda(&h, w2, w16, g, m2, v2, n, NULL), 0);
+    check("adamw w", w, w2, n, MW_K_F32);
+    check("adamw m", m, m2, n, MW_K_F32);
+    check("adamw v", v, v2, n, MW_K_F32);
+    check("adamw w16", w, w16, n, MW_K_BF16);
+    for (size_t i = 0; i < n; i++) {
+        float f = ((float *)w2)[i];
+        assert_int_equal(w16[i], to_bf16(f));
+    }
+    void *all[] = {w, g, m, v, w2, m2, v2, w16};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mw_free(all[i]);
+    }
+}
+
+/* Halfway cases go to the even neighbour; infinities and NaN stay. */
+static void test_bf16_rounding(void **state)
+{
+    (void)state;
+    const float x[] = {from_bits(0x3f808000u),
+                       from_bits(0x3f818000u),
+                       from_bits(0x3f808001u),
+                       from_bits(0x7f7fffffu),
+                       INFINITY,
+                       from_bits(0x7f800001u)};
+    const uint16_t want[] = {0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x7f80, 0x7fc0};
+    uint16_t got[6] = {0};
+    assert_int_equal(mw_k_to_bf16_cuda(got, x, 6, NULL), 0);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(got[i], want[i]);
+    }
+}
+
+/* ---- embedding -------------------------------------------------------------
+ */
+static void embedding_case(enum mw_k_elem e)
+{
+    enum { ROWS = 600, WIDTH = 9, VOCAB = 40, FIRST = 5, SEQ = 150 };
+    size_t n = (size_t)ROWS * WIDTH, table = (size_t)VOCAB * WIDTH;
+    int32_t token[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        token[i] =
+            (int32_t)(mw_rand_u64(3, 9, (uint64_t)i) % 60); /* some out */
+    }
+    float *w = randoms(table, 1), *dw = randoms(table, 2), *dy = randoms(n, 3);
+    float *y = mw_calloc(n, 4), *pos = randoms(SEQ * WIDTH, 4);
+    float *dpos = randoms(SEQ * WIDTH, 5);
+    void *tw = typed(w, table, e), *tdy = typed(dy, n, e),
+         *tpos = typed(pos, SEQ * WIDTH, e), *ty = mw_calloc(n, 4);
+    float *got = mw_calloc(table, 4), *got_pos = mw_calloc(SEQ * WIDTH, 4);
+    const struct mw_k_vocab a = {e, token, ROWS, WIDTH, FIRST, VOCAB};
+    memcpy(got, dw, table * 4);
+    memcpy(got_pos, dpos, (size_t)SEQ * WIDTH * 4);
+    mw_k_embedding_fwd(y, w, token, ROWS, WIDTH, FIRST, VOCAB);
+    assert_int_equal(mw_k_embedding_fwd_cuda(&a, ty, tw, NULL), 0);
+    check("embedding", y, ty, n, e);
+    mw_k_position_fwd(y, pos, ROWS, WIDTH, SEQ);
+    assert_int_equal(
+        mw_k_position_fwd_cuda(e, ty, tpos, ROWS, WIDTH, SEQ, NULL), 0);
+    check("position", y, ty, n, e);
+    /* Ascending order, like the host: equal to the bit. */
+    mw_k_embedding_bwd(dw, dy, token, ROWS, WIDTH, FIRST, VOCAB);
+    assert_int_equal(mw_k_embedding_bwd_cuda(&a, got, tdy, NULL), 0);
+    assert_memory_equal(dw, got, table * 4);
+    mw_k_position_bwd(dpos, dy, ROWS, WIDTH, SEQ);
+    assert_int_equal(
+        mw_k_position_bwd_cuda(e, got_pos, tdy, ROWS, WIDTH, SEQ, NULL), 0);
+    assert_memory_equal(dpos, got_pos, (size_t)SEQ * WIDTH * 4);
+    void *all[] = {w, dw, dy, y, pos, dpos, tw, tdy, tpos, ty, got, got_pos};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mw_free(all[i]);
+    }
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    embedding_case(MW_K_F32);
+    embedding_case(MW_K_BF16);
+}
+
+/* ---- cross-entropy
+ * ------------------------------------------------------------ */
+static void xent_case(enum mw_k_elem e)
+{
+    enum { ROWS = 11, N = 700, FIRST = 100 };
+    size_t n = (size_t)ROWS * N;
+    int32_t label[ROWS];
+    float *l = randoms(n, 1), *d = mw_calloc(n, 4);
+    float max[ROWS], sum[ROWS], target[ROWS];
+    float got_max[ROWS], got_sum[ROWS], got_target[ROWS];
+    for (int i = 0; i < ROWS; i++) {
+        label[i] = (int32_t)(mw_rand_u64(3, 8, (uint64_t)i) % 900);
+    }
+    for (size_t i = 0; i < n; i++) {
+        l[i] *= 20.0f;
+    }
+    void *tl = typed(l, n, e);
+    const struct mw_k_xent a = {e,     tl,   got_max, got_sum, got_target,
+                                label, ROWS, N,       FIRST};
+    double loss = 0.0, want;
+    mw_k_xent_max(max, l, ROWS, N);
+    mw_k_xent_sum(sum, target, l, max, label, ROWS, N, FIRST);
+    want = mw_k_xent_loss(sum, target, ROWS);
+    mw_k_xent_bwd(d, l, max, sum, label, ROWS, N, FIRST, 0.125f);
+    assert_int_equal(mw_k_xent_max_cuda(&a, NULL), 0);
+    assert_memory_equal(max, got_max, sizeof max);
+    assert_int_equal(mw_k_xent_sum_cuda(&a, NULL), 0);
+    check("xent sum", sum, got_sum, ROWS, MW_K_F32);
+    assert_memory_equal(target, got_target, sizeof target);
+    assert_int_equal(
+        mw_k_xent_loss_cuda(&loss, got_sum, got_target, ROWS, NULL), 0);
+    mw_assert_near(loss, want, 1e-6, 0.0);
+    assert_int_equal(mw_k_xent_bwd_cuda(&a, tl, 0.125f, NULL), 0);
+    check("xent gradient", d, tl, n, e);
+    mw_free(l);
+    mw_free(d);
+    mw_free(tl);
+}
+
+static void test_xent(void **state)
+{
+    (void)state;
+    xent_case(MW_K_F32);
+    xent_case(MW_K_BF16);
+}
+
+/* ---- attention
+ * ----------------------------------------------------------------- */
+static void attention_case(enum mw_k_elem e, struct mw_k_attention h, int seeds)
+{
+    size_t rows = (size_t)(h.n_seqs * h.seq);
+    size_t nq = rows * (size_t)h.ld_q, nkv = rows * (size_t)h.ld_kv;
+    size_t no = rows * (size_t)(h.n_heads * h.head_dim);
+    size_t nl = rows * (size_t)h.n_heads;
+    float *q = randoms(nq, 1), *k = randoms(nkv, 2), *v = randoms(nkv, 3);
+    float *dout = randoms(no, 4), *out = mw_calloc(no, 4);
+    for (size_t i = 0; i < nq; i++) {
+        q[i] *= 3.0f; /* scores apart, so that the running maximum moves */
+    }
+    float *lse = mw_calloc(nl, 4), *dq = mw_calloc(nq, 4);
+    float *dk = mw_calloc(nkv, 4), *dv = mw_calloc(nkv, 4);
+    float *scratch = mw_calloc(mw_k_attention_scratch(&h), 4);
+    void *tq = typed(q, nq, e), *tk = typed(k, nkv, e), *tv = typed(v, nkv, e),
+         *tdout = typed(dout, no, e);
+    struct mw_k_attention_io io = {q,    k,    v,    out,  lse,
+                                   NULL, NULL, NULL, NULL, scratch};
+    mw_k_attention_fwd(&h, &io);
+    io.dout = dout;
+    io.dq = dq;
+    io.dk = dk;
+    io.dv = dv;
+    mw_k_attention_bwd(&h, &io);
+    void *first = NULL;
+    for (int seed = 0; seed < seeds; seed++) {
+        void *to = mw_calloc(no, 4), *tdq = mw_calloc(nq, 4),
+             *tdk = mw_calloc(nkv, 4), *tdv = mw_calloc(nkv, 4);
+        float *l = mw_calloc(nl, 4);
+        float *delta = mw_calloc(mw_k_attention_scratch_cuda(&h), 4);
+        const struct mw_k_attention_cuda a = {e, h,     tq,  tk,  tv,  to,
+                                              l, tdout, tdq, tdk, tdv, delta};
+        mw_emulate_seed((uint64_t)seed);
+        assert_int_equal(mw_k_attention_fwd_cuda(&a, NULL), 0);
+        check("attention out", out, to, no, e);
+        check("attention lse", lse, l, nl, MW_K_F32);
+        assert_int_equal(mw_k_attention_bwd_cuda(&a, NULL), 0);
+        check("attention dv", dv, tdv, nkv, e);
+        check("attention dk", dk, tdk, nkv, e);
+        check("attention dq", dq, tdq, nq, e);
+        if (seeds > 1) {
+            check_same(&first, tdk, nkv * elem_bytes(e), seed);
+        }
+        void *all[] = {to, tdq, tdk, tdv, l, delta};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            mw_free(all[i]);
+        }
+    }
+    void *all[] = {q,  k,  v,       dout, out, lse, dq,
+                   dk, dv, scratch, tq,   tk,  tv,  tdout};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        mw_free(all[i]);
+    }
+}
+
+/* Shapes: several tiles with a ragged last one; grouped queries; a head
+ * dimension that is no multiple of a slice; rows wider than the heads. */
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        enum mw_k_elem e = (enum mw_k_elem)i;
+        attention_case(e, (struct mw_k_attention){1, 150, 2, 2, 16, 32, 32},
+                       N_SEEDS);
+        attention_case(e, (struct mw_k_attention){2, 65, 4, 2, 40, 170, 90}, 1);
+    }
+    attention_case(MW_K_F32,
+                   (struct mw_k_attention){1, 64, 1, 1, 128, 128, 128}, 1);
+    attention_case(MW_K_BF16,
+                   (struct mw_k_attention){1, 70, 2, 1, 256, 512, 256}, 1);
+    attention_case(MW_K_F32, (struct mw_k_attention){3, 1, 1, 1, 8, 8, 8}, 1);
+}
+
+static void test_attention_refuses(void **state)
+{
+    (void)state;
+    const struct mw_k_attention_cuda a = {
+        .shape = {1, 1, 1, 1, MW_K_HEAD_DIM_MAX + 1, 1, 1}};
+    assert_int_not_equal(mw_k_attention_fwd_cuda(&a, NULL), 0);
+    assert_int_not_equal(mw_k_attention_bwd_cuda(&a, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_sum_order),
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_bf16_rounding),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_xent),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
