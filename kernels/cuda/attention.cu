@@ -91,15 +91,15 @@ tile_product(float s[PER][PER], tiles *t, rows_of<const T> a, int a0,
     }
 }
 
+/* Between two calls lies a tile_product, whose barriers end the reads of the
+ * tile before; tile_apply's first barrier ends the writes. */
 __device__ static void put_tile(tiles *t, const float s[PER][PER])
 {
-    __syncthreads(); /* the tile before may still be read */
     for (int i = 0; i < PER; i++) {
         for (int j = 0; j < PER; j++) {
             t->p[PER * threadIdx.y + i][threadIdx.x + SIDE * j] = s[i][j];
         }
     }
-    __syncthreads();
 }
 
 /* acc[64][DIM] += P X, or P^T X: rows of X are [x0, x0 + 64); a thread has
