@@ -256,10 +256,12 @@ static enum mw_status replay(const struct mw_scenario *scenario,
 }
 
 /* Both figures of a kind in closed form. */
-static void estimate_plain(const struct mw_scenario *scenario,
-                           const struct mw_layout *layout, const int *layers,
-                           const struct mw_cost_ctx *ctx, enum mw_plain plain,
-                           double *out_time_s, double *out_peak_bytes)
+static enum mw_status estimate_plain(const struct mw_scenario *scenario,
+                                     const struct mw_layout *layout,
+                                     const int *layers,
+                                     const struct mw_cost_ctx *ctx,
+                                     enum mw_plain plain, double *out_time_s,
+                                     double *out_peak_bytes, struct mw_err *err)
 {
     int m = mw_microbatches(layout, &scenario->workload);
     int even[STAGES_MAX];
@@ -272,13 +274,17 @@ static void estimate_plain(const struct mw_scenario *scenario,
     }
     mw_step_frame_init(&frame, scenario, layout, layers, NULL, ctx,
                        out_time_s != NULL, NULL);
-    if (out_time_s != NULL) {
+    enum mw_status status =
+        out_time_s != NULL ? mw_step_frame_check(&frame, err) : MW_OK;
+
+    if (status == MW_OK && out_time_s != NULL) {
         *out_time_s = closed_form_s(&frame, plain, m);
     }
-    if (out_peak_bytes != NULL) {
+    if (status == MW_OK && out_peak_bytes != NULL) {
         *out_peak_bytes = mw_plain_peak_bytes(&frame, plain, m);
     }
     mw_step_frame_release(&frame);
+    return status;
 }
 
 enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
@@ -290,16 +296,16 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
 {
     enum mw_plain plain =
         plain_of(layout, mw_microbatches(layout, &scenario->workload));
-    enum mw_status status = mw_step_check_dtype(scenario, ctx, err);
+    enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
     if (status != MW_OK) {
         return status;
     }
     if (plain != MW_PLAIN_NO) {
-        estimate_plain(scenario, layout, layers, ctx, plain, out_time_s,
-                       out_peak_bytes);
-        if (out_time_s == NULL || !isnan(*out_time_s)) {
-            return MW_OK;
+        status = estimate_plain(scenario, layout, layers, ctx, plain,
+                                out_time_s, out_peak_bytes, err);
+        if (status != MW_OK || out_time_s == NULL || !isnan(*out_time_s)) {
+            return status;
         }
     }
     return replay(scenario, layout, layers, ctx, out_time_s, out_peak_bytes,

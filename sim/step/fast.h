@@ -29,6 +29,11 @@ struct mw_fast *mw_fast_new(const struct mw_scenario *scenario,
                             const struct mw_cost_ctx *ctx);
 void mw_fast_free(struct mw_fast *f);
 
+/* MW_EINPUT when the device has no rate for the workload's dtype: nothing can
+ * be priced then. */
+enum mw_status mw_fast_check(const struct mw_scenario *scenario,
+                             const struct mw_cost_ctx *ctx, struct mw_err *err);
+
 struct mw_fast_bound {
     double time_s;      /* the event form takes at least this */
     double work_s;      /* passes of the busiest device */

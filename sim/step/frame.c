@@ -108,6 +108,35 @@ void mw_step_frame_init(struct mw_step_frame *f,
     }
 }
 
+enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
+                                   struct mw_err *err)
+{
+    const mw_time limit = mw_time_from_s(MW_STEP_TERM_MAX_S);
+
+    for (int k = 0; k < f->n_virtual; k++) {
+        const struct mw_vstage *v = &f->vstage[k];
+
+        if (v->f_ps >= limit || v->b_ps >= limit || v->w_ps >= limit) {
+            return mw_fail(err, MW_EINPUT,
+                           "one micro-batch takes virtual stage %d more than "
+                           "%g s; check seq, micro_batch and the rates of %s",
+                           k, MW_STEP_TERM_MAX_S, f->price.ctx->system->slug);
+        }
+    }
+    for (int d = 0; d < f->n_devices; d++) {
+        const struct mw_tail *t = &f->tail[d];
+
+        if (t->reduce_ps >= limit || t->gather_ps >= limit ||
+            t->optimizer_ps >= limit) {
+            return mw_fail(err, MW_EINPUT,
+                           "reducing the gradients of stage %d takes more than "
+                           "%g s; check the rates of %s",
+                           d, MW_STEP_TERM_MAX_S, f->price.ctx->system->slug);
+        }
+    }
+    return MW_OK;
+}
+
 void mw_step_frame_release(struct mw_step_frame *f)
 {
     mw_arena_release(&f->arena);

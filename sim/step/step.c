@@ -18,18 +18,36 @@
 #include <math.h>
 #include <string.h>
 
-enum mw_status mw_step_check_dtype(const struct mw_scenario *scenario,
+enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                                    const struct mw_cost_ctx *ctx,
                                    struct mw_err *err)
 {
     enum mw_dtype dtype = scenario->workload.dtype;
+    const char *slug = ctx->gpu->slug;
 
-    if (!isnan(ctx->gpu->peak_flops[dtype])) {
-        return MW_OK;
+    if (!(ctx->gpu->peak_flops[dtype] > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s has no %s rate; choose another workload dtype", slug,
+                       mw_dtype_name(dtype));
     }
-    return mw_fail(err, MW_EINPUT,
-                   "%s has no %s rate; choose another workload dtype",
-                   ctx->gpu->slug, mw_dtype_name(dtype));
+    if (!(ctx->gpu->mem_bw_Bps > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s has no memory bandwidth in the database", slug);
+    }
+    if (ctx->n_nodes * ctx->gpus_per_node > ctx->domain_gpus &&
+        !(ctx->domain_net_Bps > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s has no network between nodes in the database; use "
+                       "one node, or another system",
+                       ctx->system->slug);
+    }
+    if (ctx->domain_gpus > 1 && !(ctx->system->intra_bw_Bps > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s has no bandwidth between its devices in the "
+                       "database",
+                       ctx->system->slug);
+    }
+    return MW_OK;
 }
 
 /* ---- memory -----------------------------------------------------------------
@@ -165,7 +183,7 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
     int64_t begin_ns = mw_clock_wall_ns();
     struct mw_step_result result = {0};
     struct mw_step_frame frame;
-    enum mw_status status = mw_step_check_dtype(scenario, ctx, err);
+    enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
     if (status != MW_OK) {
         return status;
@@ -175,6 +193,9 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
                        &plan->schedule, ctx, !opts->memory_only, opts->explain);
     fill_memory(&frame, &plan->schedule, &result);
     if (!opts->memory_only) {
+        status = mw_step_frame_check(&frame, err);
+    }
+    if (status == MW_OK && !opts->memory_only) {
         status = fill_time(&frame, plan, opts, &result, err);
     }
     if (status == MW_OK && opts->explain != NULL) {

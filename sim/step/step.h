@@ -51,6 +51,13 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
                                 struct mw_step_result *out, struct mw_err *err);
 void mw_step_result_release(struct mw_step_result *r);
 
+/* Has the machine what a step needs: a rate for the workload's dtype, memory
+ * bandwidth, links and, over several nodes, a network? MW_EINPUT says what is
+ * missing. Simulation and fast form begin with it. */
+enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
+                                   const struct mw_cost_ctx *ctx,
+                                   struct mw_err *err);
+
 /*
  * Fast form: closed form of the same step for the search (GPipe, 1F1B,
  * interleaved 1F1B; other schedules are replayed from their lists). Memory is

@@ -100,10 +100,9 @@ void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_explain *explain);
 
-/* MW_EINPUT when the device has no rate for the workload's dtype. */
-enum mw_status mw_step_check_dtype(const struct mw_scenario *scenario,
-                                   const struct mw_cost_ctx *ctx,
-                                   struct mw_err *err);
+/* One lane of one phase, one collective: more is absurd, and sums of as many
+ * as a stage has stay inside mw_time. */
+#define MW_STEP_TERM_MAX_S 5e5
 
 /* ---- unit_size.c ------------------------------------------------------------
  */
@@ -157,6 +156,9 @@ void mw_step_frame_init(struct mw_step_frame *f,
                         const struct mw_schedule *schedule,
                         const struct mw_cost_ctx *ctx, bool with_time,
                         struct mw_explain *explain);
+/* MW_EINPUT when a term of the step is beyond MW_STEP_TERM_MAX_S. */
+enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
+                                   struct mw_err *err);
 /* Does device d hold one of the two copies of a tied embedding? */
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);

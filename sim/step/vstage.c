@@ -13,7 +13,15 @@
  */
 #include "sim/step/step_int.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Picoseconds of one term; absurd ones end at the limit and are refused by
+ * mw_step_frame_check. */
+static mw_time step_ps(double seconds)
+{
+    return mw_time_from_s(fmin(seconds, MW_STEP_TERM_MAX_S));
+}
 
 void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
                      int n_layers, int n_units[MW_UNIT_COUNT])
@@ -63,7 +71,7 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
     v->f_ps = v->b_ps = v->w_ps = 0;
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
         for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-            v->ps[phase][lane] = mw_time_from_s(s[phase][lane]);
+            v->ps[phase][lane] = step_ps(s[phase][lane]);
         }
         v->f_ps += v->ps[MW_PHASE_F][lane];
         v->b_ps += v->ps[MW_PHASE_R][lane] + v->ps[MW_PHASE_B][lane];
@@ -76,10 +84,9 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
     int per_node = p->ctx->domain_gpus;
     bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
 
-    return mw_time_from_s(
-        mw_cost_p2p(p->ctx, mw_boundary_bytes(&p->work), crosses,
-                    mw_cost_pp_sharers(p->layout, per_node), NULL)
-            .time_s);
+    return step_ps(mw_cost_p2p(p->ctx, mw_boundary_bytes(&p->work), crosses,
+                               mw_cost_pp_sharers(p->layout, per_node), NULL)
+                       .time_s);
 }
 
 /* Two routes hold the model twice: their gradients are reduced together. */
@@ -119,7 +126,7 @@ static mw_time both_groups_ps(const struct mw_step_price *p, enum mw_coll_op op,
                               const struct mw_group *dense,
                               const struct mw_group *expert)
 {
-    return mw_time_from_s(
+    return step_ps(
         mw_cost_coll(p->ctx, op, n->dense * bytes_each, dense, NULL).time_s +
         mw_cost_coll(p->ctx, op, n->expert * bytes_each, expert, NULL).time_s);
 }
@@ -144,7 +151,7 @@ static mw_time optimizer_ps(const struct mw_step_price *p,
         .dtype = p->work.dtype,
         .bytes = n * (p->grad_bytes + 24 + (is_mixed ? p->weight_bytes : 0))};
 
-    return op.m > 0 ? mw_time_from_s(mw_cost_op(p->ctx, &op, NULL).time_s) : 0;
+    return op.m > 0 ? step_ps(mw_cost_op(p->ctx, &op, NULL).time_s) : 0;
 }
 
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
@@ -170,16 +177,16 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
 
         out->embedding_bytes = mw_step_tied_params(p) * p->grad_bytes;
         out->embedding_ps =
-            mw_time_from_s(mw_cost_coll(p->ctx, MW_ALL_REDUCE,
-                                        out->embedding_bytes, &pair, NULL)
-                               .time_s);
+            step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->embedding_bytes,
+                                 &pair, NULL)
+                        .time_s);
     }
     if (layout->sp && layout->tp > 1) {
         out->shared_bytes = n.shared * p->grad_bytes;
-        out->shared_ps = mw_time_from_s(mw_cost_coll(p->ctx, MW_ALL_REDUCE,
-                                                     out->shared_bytes,
-                                                     &p->group[MW_DIM_TP], NULL)
-                                            .time_s);
+        out->shared_ps =
+            step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->shared_bytes,
+                                 &p->group[MW_DIM_TP], NULL)
+                        .time_s);
     }
     out->optimizer_ps = optimizer_ps(p, &n);
     if (layout->zero == 1 || layout->zero == 2) {

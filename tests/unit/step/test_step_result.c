@@ -239,6 +239,36 @@ static void test_dtype_without_a_rate(void **state)
     mw_plan_release(&plan);
 }
 
+/* No network where one is needed, and times beyond reason, are messages. */
+static void test_rates_that_are_missing(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l = mixed();
+    struct mw_cost_ctx ctx = b->ctx;
+    struct mw_gpu gpu = *ctx.gpu;
+    struct mw_err err = {0};
+    double time_s;
+
+    ctx.domain_net_Bps = 0;
+    assert_int_equal(
+        mw_step_estimate(&b->scenario, &l, NULL, &ctx, &time_s, NULL, &err),
+        MW_EINPUT);
+    assert_non_null(strstr(err.text, "no network"));
+    ctx = b->ctx;
+    ctx.gpu = &gpu;
+    gpu.mem_bw_Bps = 1e-9;
+    mw_err_clear(&err);
+    assert_int_equal(
+        mw_step_estimate(&b->scenario, &l, NULL, &ctx, &time_s, NULL, &err),
+        MW_EINPUT);
+    assert_non_null(strstr(err.text, "more than 500000 s"));
+    l.schedule = "zb-h1"; /* by the list as well */
+    mw_err_clear(&err);
+    assert_int_equal(
+        mw_step_estimate(&b->scenario, &l, NULL, &ctx, &time_s, NULL, &err),
+        MW_EINPUT);
+}
+
 static void test_layer_costs_add_up(void **state)
 {
     struct bench *b = *state;
@@ -310,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_zero_stages_are_not_ignored),
         cmocka_unit_test(test_dtype_without_a_rate),
         cmocka_unit_test(test_layer_costs_add_up),
+        cmocka_unit_test(test_rates_that_are_missing),
         cmocka_unit_test(test_tied_gradient_is_on_both_stages),
     };
 
