@@ -74,8 +74,7 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
     out->fits = out->peak_bytes <= out->usable_bytes;
 }
 
-/* ---- figures
- * ------------------------------------------------------------------ */
+/* ---- figures ---------------------------------------------------------- */
 /* FLOPs of recomputation: per rank and micro-batch, times all of them. */
 static double recompute_flops(const struct mw_step_frame *f, int n_microbatches)
 {

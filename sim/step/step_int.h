@@ -123,8 +123,7 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds. */
 double mw_step_tied_params(const struct mw_step_price *p);
 
-/* ---- step_memory.c
- * ------------------------------------------------------------ */
+/* ---- step_memory.c ---------------------------------------------------- */
 /* Units of all chunks of a device, and the high-water mark of activations. */
 void mw_stage_memory_of(const struct mw_step_price *p,
                         const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
@@ -137,8 +136,7 @@ double mw_schedule_high_water(const struct mw_schedule *s, int d,
 double mw_step_capacity_bytes(const struct mw_scenario *scenario,
                               const struct mw_cost_ctx *ctx);
 
-/* ---- frame.c
- * ------------------------------------------------------------------ */
+/* ---- frame.c ---------------------------------------------------------- */
 /* Everything of a plan that time and memory need, in one arena. */
 struct mw_step_frame {
     struct mw_arena arena;
