@@ -75,6 +75,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* What the scenario asks of the database or the machine is its own mistake. */
+static enum mw_status blame(const struct mw_scenario *scenario,
+                            enum mw_status status, struct mw_err *err)
+{
+    if (status == MW_EINPUT) {
+        mw_err_prefix(err, "%s", scenario->file);
+    }
+    return status;
+}
+
 /* No plan and no layout: the search's best, said on stderr. */
 static enum mw_status plan_first(const struct mw_scenario *scenario,
                                  const struct mw_cost_ctx *ctx, bool is_quiet,
@@ -97,7 +107,7 @@ static enum mw_status plan_first(const struct mw_scenario *scenario,
         status = mw_candidate_plan(scenario, &result.plans[0], out, err);
     }
     mw_search_result_release(&result);
-    return status;
+    return blame(scenario, status, err);
 }
 
 /* The layout of the scenario with its layers per virtual stage, if any. */
@@ -171,8 +181,11 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
 
     mw_arena_init(&arena);
     mw_timeline_init(&timeline);
-    enum mw_status status = mw_step_simulate(view->scenario, view->plan,
-                                             view->ctx, &opts, &result, err);
+    enum mw_status status =
+        blame(view->scenario,
+              mw_step_simulate(view->scenario, view->plan, view->ctx, &opts,
+                               &result, err),
+              err);
 
     if (status == MW_OK) {
         status = write_files(a, &timeline, err);
@@ -199,7 +212,7 @@ static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
                          cluster->gpus_per_node, err);
 
     if (status != MW_OK) {
-        return status;
+        return blame(scenario, status, err);
     }
     cluster->gpus_per_node = ctx.gpus_per_node;
     status = get_plan(a, scenario, &ctx, &plan, err);
