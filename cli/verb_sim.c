@@ -133,6 +133,8 @@ static enum mw_status plan_of_layout(const struct mw_scenario *scenario,
     enum mw_status status = mw_plan_make(scenario, layout, layers, out, err);
 
     if (status != MW_OK) {
+        /* a rule that a candidate may break is a mistake in a file */
+        err->status = status = MW_EINPUT;
         mw_err_prefix(err, "%s: layout", scenario->file);
     }
     mw_free(layers);
