@@ -50,7 +50,7 @@ enum mw_status mw_csv_fail(const struct mw_csv *csv, size_t row, int col,
                            struct mw_err *err, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* ---- table-driven rows --------------------------------------------------- */
+/* ---- table-driven rows --------------------------------------------- */
 enum mw_csv_type { MW_C_STR, MW_C_NUM, MW_C_INT };
 struct mw_csv_field {
     const char *name;

@@ -92,8 +92,7 @@ enum mw_status mw_csv_int_or(const struct mw_csv *csv, size_t row, int col,
     return MW_OK;
 }
 
-/* ---- rows -----------------------------------------------------------------
- */
+/* ---- rows ---------------------------------------------------------- */
 
 static size_t count_fields(const struct mw_csv_field *fields)
 {

@@ -41,8 +41,7 @@ static const char *reason(int error)
     }
 }
 
-/* ---- reading --------------------------------------------------------------
- */
+/* ---- reading ------------------------------------------------------- */
 
 /* Limits are whole MiB as a rule: "16 MiB" reads better than "16.0 MiB". */
 static const char *fmt_limit(size_t bytes, char buf[MW_FMT_MAX])
@@ -148,8 +147,7 @@ enum mw_status mw_file_read(const char *path, size_t max_bytes, char **out,
     return mw_file_read_as(path, "file", max_bytes, out, out_len, err);
 }
 
-/* ---- writing --------------------------------------------------------------
- */
+/* ---- writing ------------------------------------------------------- */
 
 static enum mw_status fail_write(const char *path, int error,
                                  struct mw_err *err)

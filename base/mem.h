@@ -22,7 +22,7 @@ char *mw_strdup(const char *s);
 /* a * b, or abort: for products of checked input. */
 uint64_t mw_mul_u64(uint64_t a, uint64_t b);
 
-/* ---- growable arrays ------------------------------------------------- */
+/* ---- growable arrays ----------------------------------------------- */
 #define MW_ARRAY(type)                                                         \
     struct {                                                                   \
         type *v;                                                               \
@@ -50,7 +50,7 @@ uint64_t mw_mul_u64(uint64_t a, uint64_t b);
 /* Used by the macros: a buffer of at least `need` items; updates *cap. */
 void *mw_array_grow(void *v, size_t *cap, size_t need, size_t size);
 
-/* ---- arena ------------------------------------------------------------ */
+/* ---- arena --------------------------------------------------------- */
 struct mw_arena_block;
 struct mw_arena {
     struct mw_arena_block *head;
@@ -64,7 +64,7 @@ char *mw_arena_strdup(struct mw_arena *arena, const char *s);
 char *mw_arena_printf(struct mw_arena *arena, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- growable string --------------------------------------------------- */
+/* ---- growable string ----------------------------------------------- */
 struct mw_str {
     char *s; /* NUL terminated once anything was added; NULL when empty */
     size_t n, cap;

@@ -96,8 +96,7 @@ const char *mw_quantity_si_unit(enum mw_quantity kind)
     return kinds[kind].si;
 }
 
-/* ---- numbers --------------------------------------------------------------
- */
+/* ---- numbers ------------------------------------------------------- */
 
 static size_t digits_at(const char *s)
 {
@@ -181,8 +180,7 @@ enum mw_status mw_double_parse(const char *text, double *out,
     return MW_OK;
 }
 
-/* ---- units ----------------------------------------------------------------
- */
+/* ---- units --------------------------------------------------------- */
 
 /* FLOP, FLOPs, flop: spelt in many ways. Writes the spelling of the table. */
 static const char *canonical(const char *unit, char buf[TOKEN_MAX])

@@ -100,6 +100,16 @@ struct mw_pos mw_node_pos(struct mw_node *node)
     return mw_yaml_pos(node->doc, node->offset, node->width);
 }
 
+enum mw_status mw_yaml_fail(struct mw_yaml *doc, size_t offset, size_t width,
+                            struct mw_err *err, const char *message)
+{
+    if (err == NULL || err->n_findings > MW_ERR_LINES_MAX) {
+        return mw_fail(err, MW_EINPUT, "%s", message);
+    }
+    struct mw_pos pos = mw_yaml_pos(doc, offset, width);
+    return mw_fail_at(err, MW_EINPUT, &pos, "%s", message);
+}
+
 enum mw_status mw_node_fail(struct mw_node *node, struct mw_err *err,
                             const char *fmt, ...)
 {
@@ -108,6 +118,5 @@ enum mw_status mw_node_fail(struct mw_node *node, struct mw_err *err,
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    struct mw_pos pos = mw_node_pos(node);
-    return mw_fail_at(err, MW_EINPUT, &pos, "%s", message);
+    return mw_yaml_fail(node->doc, node->offset, node->width, err, message);
 }

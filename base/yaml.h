@@ -41,7 +41,7 @@ void mw_yaml_free(struct mw_yaml *doc);
 struct mw_node *mw_yaml_root(struct mw_yaml *doc);
 const char *mw_yaml_file(const struct mw_yaml *doc);
 
-/* ---- walking nodes by hand --------------------------------------------- */
+/* ---- walking nodes by hand ----------------------------------------- */
 enum mw_node_kind { MW_NODE_SCALAR, MW_NODE_SEQ, MW_NODE_MAP };
 enum mw_node_kind mw_node_kind(const struct mw_node *node);
 size_t mw_node_count(const struct mw_node *node); /* items of a seq or map */
@@ -60,7 +60,7 @@ enum mw_status mw_node_fail(struct mw_node *node, struct mw_err *err,
 /* Position of a node, for a message made later. */
 struct mw_pos mw_node_pos(struct mw_node *node);
 
-/* ---- binder ------------------------------------------------------------- */
+/* ---- binder -------------------------------------------------------- */
 struct mw_enum {
     const char *name;
     int value;

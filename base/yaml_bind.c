@@ -48,8 +48,7 @@ static enum mw_status fail_type(struct mw_node *node, const char *key,
                         wanted, kind, *kind != '\0' ? " " : "", text);
 }
 
-/* ---- ranges ---------------------------------------------------------------
- */
+/* ---- ranges -------------------------------------------------------- */
 
 static void fmt_bound(double v, enum mw_quantity kind, char buf[64])
 {
@@ -88,8 +87,7 @@ static enum mw_status check_range(struct mw_node *node,
     return fail_range(node, f, f->min, f->max, err);
 }
 
-/* ---- one function per type ------------------------------------------------
- */
+/* ---- one function per type ----------------------------------------- */
 
 static bool is_plain(const struct mw_node *node)
 {
@@ -272,8 +270,7 @@ static enum mw_status bind_value(struct target t, struct mw_node *node)
     return MW_OK;
 }
 
-/* ---- keys -----------------------------------------------------------------
- */
+/* ---- keys ---------------------------------------------------------- */
 
 static const struct mw_field *find_field(const struct mw_field *fields,
                                          const char *key)
@@ -309,9 +306,7 @@ static enum mw_status fail_unknown(const struct mw_node *map,
         mw_str_add(&text, "; allowed: ");
     }
     mw_str_add(&text, all.s != NULL ? all.s : "none");
-    struct mw_pos pos =
-        mw_yaml_pos(map->doc, pair->key_offset, pair->key_width);
-    mw_fail_at(err, MW_EINPUT, &pos, "%s", text.s);
+    mw_yaml_fail(map->doc, pair->key_offset, pair->key_width, err, text.s);
     mw_array_release(&names);
     mw_str_release(&text);
     mw_str_release(&all);

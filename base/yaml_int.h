@@ -45,6 +45,11 @@ _Static_assert(MW_YAML_DEPTH_MAX == 64, "the text above says so");
 /* Refuses text that would take libfyaml too long; see yaml_scan.c. */
 enum mw_status mw_yaml_scan(struct mw_yaml *doc, struct mw_err *err);
 
+/* A finding at bytes of the text. Returns MW_EINPUT. Beyond the findings that
+ * are shown it only counts: a place costs time linear in the file. */
+enum mw_status mw_yaml_fail(struct mw_yaml *doc, size_t offset, size_t width,
+                            struct mw_err *err, const char *message);
+
 /* Place of a byte; width in bytes becomes characters of the same line. */
 struct mw_pos mw_yaml_pos(struct mw_yaml *doc, size_t offset, size_t width);
 

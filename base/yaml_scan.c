@@ -31,8 +31,7 @@ struct scan {
 
 static enum mw_status refuse(struct scan *s, size_t offset, const char *what)
 {
-    struct mw_pos pos = mw_yaml_pos(s->doc, offset, 1);
-    return mw_fail_at(s->err, MW_EINPUT, &pos, "%s", what);
+    return mw_yaml_fail(s->doc, offset, 1, s->err, what);
 }
 
 static bool is_space(char c)

@@ -5,7 +5,6 @@
 #include "mw_test.h"
 
 #include <string.h>
-#include <time.h>
 
 static struct mw_yaml *parse_ok(const char *text)
 {
@@ -245,8 +244,7 @@ static void empty_and_binary_are_refused(void **state)
     assert_string_equal(err.text, "/: is a directory; a YAML file is needed");
 }
 
-/* ---- sizes ----------------------------------------------------------------
- */
+/* ---- sizes --------------------------------------------------------- */
 
 static char *repeated(const char *s, size_t n)
 {
@@ -263,20 +261,16 @@ static void assert_repeated_refused(const char *s, size_t n, const char *part)
     struct mw_yaml *doc = NULL;
     struct mw_err err = {0};
     char *text = repeated(s, n);
-    clock_t before = clock();
     enum mw_status st = mw_yaml_parse("t", text, strlen(text), &doc, &err);
-    double cpu_s = (double)(clock() - before) / CLOCKS_PER_SEC;
     mw_free(text);
     if (st != MW_EINPUT || strstr(err.text, part) == NULL) {
         fail_msg("%zu times '%s': %s", n, s, err.text);
     }
-    /* libfyaml alone needs minutes and gigabytes for some of these. */
-    if (cpu_s > 20) {
-        fail_msg("%zu times '%s' took %g s", n, s, cpu_s);
-    }
 }
 
-static void hostile_sizes_are_refused_quickly(void **state)
+/* libfyaml alone needs minutes and gigabytes for some of these; the time limit
+ * of the test is the check. */
+static void hostile_sizes_are_refused(void **state)
 {
     (void)state;
     assert_repeated_refused("[", 1000, "1:65: nested deeper than 64");
@@ -380,8 +374,7 @@ static void a_large_mapping_is_read_in_order(void **state)
     mw_str_release(&text);
 }
 
-/* ---- nearest word ---------------------------------------------------------
- */
+/* ---- nearest word -------------------------------------------------- */
 
 static void nearest_words(void **state)
 {
@@ -417,7 +410,7 @@ int main(void)
         cmocka_unit_test(features_not_wanted_are_refused),
         cmocka_unit_test(a_document_may_be_marked),
         cmocka_unit_test(empty_and_binary_are_refused),
-        cmocka_unit_test(hostile_sizes_are_refused_quickly),
+        cmocka_unit_test(hostile_sizes_are_refused),
         cmocka_unit_test(blank_lines_of_a_block_scalar_are_bounded),
         cmocka_unit_test(depth_limit_is_exact),
         cmocka_unit_test(brackets_inside_text_do_not_count),

@@ -308,6 +308,25 @@ static void long_input_words_are_cut(void **state)
     mw_str_release(&text);
 }
 
+/* Each place costs a walk over the file: only those shown are worked out, or
+ * this would take hours. */
+static void findings_beyond_those_shown_are_cheap(void **state)
+{
+    struct fixture *x = *state;
+    struct mw_str text = {0};
+    mw_str_add(&text, "name: n\nlist:\n");
+    for (int i = 0; i < 100000; i++) {
+        mw_str_add(&text, "- x\n");
+    }
+    for (int i = 0; i < 100000; i++) {
+        mw_str_addf(&text, "key%d: 1\n", i);
+    }
+    assert_int_equal(bind(x, text.s), MW_EINPUT);
+    assert_int_equal(x->err.n_findings, 200000);
+    assert_non_null(strstr(x->err.text, "further errors are not shown"));
+    mw_str_release(&text);
+}
+
 #define BIND_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -322,6 +341,7 @@ int main(void)
         BIND_TEST(all_mistakes_are_collected),
         BIND_TEST(targets_of_wrong_values_are_untouched),
         BIND_TEST(long_input_words_are_cut),
+        BIND_TEST(findings_beyond_those_shown_are_cheap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
