@@ -13,6 +13,9 @@
 
 #include <mpi.h>
 
+/* A cluster that no test runs on. */
+enum { OTHER_RANKS = 4 };
+
 static const char *const models[MATRIX_MODELS] = {
     [MATRIX_GPT] = "{preset: gpt-small, hidden: 32, heads: 8, head_dim: 4, "
                    "ffn: 64, vocab: 64, max_seq: 12, layers: 8}",
@@ -50,6 +53,7 @@ void matrix_begin(struct mw_comm **out_world)
     if ((*out_world)->rank == 0) {
         for (int m = 0; m < MATRIX_MODELS; m++) {
             write_scenario((enum matrix_model)m, (*out_world)->size);
+            write_scenario((enum matrix_model)m, OTHER_RANKS);
         }
     }
     (*out_world)->ops->barrier(*out_world, &err);
@@ -63,6 +67,7 @@ void matrix_end(struct mw_comm *world)
 
 static void write_plan(const struct matrix_case *c, int ranks, const char *path)
 {
+    ranks = c->ranks ? c->ranks : ranks;
     char name[64];
     struct mw_scenario s;
     struct mw_plan plan;

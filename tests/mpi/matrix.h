@@ -20,6 +20,7 @@ struct matrix_case {
     enum matrix_model model;
     int tp, pp, vpp, dp, zero, micro_batch;
     const char *schedule;
+    int ranks; /* of the cluster it is planned for; 0: this job's */
 };
 
 /* Opens the world and writes the scenarios into the working folder. */

@@ -57,12 +57,16 @@ static void zero_1_with_pipeline_and_tensor(void **state)
                       .tp = 2, .pp = 2, .dp = 2, .zero = 1, .micro_batch = 2});
 }
 
-/* Every schedule adds weight gradients in its own order; the reference adds
- * in the same one, so all are equal to the bit. */
+/*
+ * Schedules add weight gradients in orders of their own (gpipe-lifo backwards,
+ * zero-bubble ones late); the reference adds in the same order, so all are
+ * equal to the bit.
+ */
 static void schedules_of_8_stages(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpipe", "zb-h1", "zb-h2"};
+    static const char *const names[] = {"gpipe", "gpipe-lifo", "eager-1f1b",
+                                        "zb-h1", "zb-h2",      "zb-auto"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         matrix_verify(world,
                       &(struct matrix_case){
@@ -70,17 +74,23 @@ static void schedules_of_8_stages(void **state)
     }
 }
 
-static void chunks(void **state)
+/* Two chunks a device, in a loop or in a V: neighbours on one device. */
+static void schedules_of_two_chunks(void **state)
 {
     (void)state;
-    matrix_verify(world, &(struct matrix_case){.tp = 2,
-                                               .pp = 4,
-                                               .vpp = 2,
-                                               .dp = 1,
-                                               .schedule = "interleaved-1f1b"});
+    static const char *const names[] = {
+        "interleaved-1f1b", "looped-bfs", "interleaved-zb", "zb-v",
+        "v-half",           "v-min",      "1f1b-v",         "zbv-auto",
+        "dualpipev",        "hanayo"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        matrix_verify(
+            world,
+            &(struct matrix_case){
+                .tp = 2, .pp = 4, .vpp = 2, .dp = 1, .schedule = names[i]});
+    }
 }
 
-static void v_placement(void **state)
+static void chunks_with_data(void **state)
 {
     (void)state;
     matrix_verify(world,
@@ -109,8 +119,8 @@ int main(void)
         cmocka_unit_test(data_8_zero_1),
         cmocka_unit_test(zero_1_with_pipeline_and_tensor),
         cmocka_unit_test(schedules_of_8_stages),
-        cmocka_unit_test(chunks),
-        cmocka_unit_test(v_placement),
+        cmocka_unit_test(schedules_of_two_chunks),
+        cmocka_unit_test(chunks_with_data),
         cmocka_unit_test(llama),
     };
     matrix_begin(&world);

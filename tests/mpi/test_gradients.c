@@ -1,0 +1,151 @@
+/*
+ * The reference itself: on one rank, the gradient of every tensor against a
+ * difference quotient of the loss along that gradient, for both models.
+ *
+ *   (L(w + h d) - L(w - h d)) / 2h = <g, d> = |g|  with d = g / |g|
+ *
+ * in float32: the step is chosen so that the loss changes by about 2e-3; then
+ * rounding (1e-7 of a loss of 4) and curvature both stay near 1e-3.
+ */
+#include "matrix.h"
+
+#include "sim/plan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct mw_comm *world;
+
+struct opened {
+    struct mw_scenario scenario;
+    struct mw_plan plan;
+    struct mw_job job;
+    struct mw_dev *dev;
+    struct mw_rec rec;
+    struct mw_exec ex;
+    struct mw_err err;
+};
+
+static void open_case(struct opened *o, const char *scenario)
+{
+    struct mw_layout l;
+    memset(o, 0, sizeof *o);
+    mw_layout_default(&l);
+    assert_int_equal(mw_scenario_load(scenario, &o->scenario, &o->err), MW_OK);
+    assert_int_equal(mw_plan_make(&o->scenario, &l, NULL, &o->plan, &o->err),
+                     MW_OK);
+    mw_job_from_plan(&o->job, &o->scenario, &o->plan);
+    assert_int_equal(mw_dev_host.open(0, &o->dev, &o->err), MW_OK);
+    mw_rec_init(&o->rec, o->dev);
+    assert_int_equal(
+        mw_exec_open(&o->ex, &o->job, world, o->dev, &o->rec, &o->err), MW_OK);
+}
+
+static void close_case(struct opened *o)
+{
+    mw_exec_close(&o->ex);
+    mw_rec_release(&o->rec);
+    mw_dev_host.close(o->dev);
+    mw_plan_release(&o->plan);
+    mw_scenario_release(&o->scenario);
+}
+
+static double loss_of(struct opened *o)
+{
+    double loss;
+    assert_int_equal(mw_exec_walk(&o->ex), MW_OK);
+    assert_int_equal(mw_exec_loss(&o->ex, &loss), MW_OK);
+    return loss;
+}
+
+static void shift(float *w, const float *w0, const float *g, size_t n,
+                  double scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        w[i] = (float)((double)w0[i] + scale * (double)g[i]);
+    }
+}
+
+/* A tied tensor has two slices in the flat buffers; both must move. */
+static void shift_slice(struct opened *o, const struct mw_slice *s,
+                        const float *w0, const float *g, double scale)
+{
+    const struct mw_slice *tied = mw_shards_find_tied(&o->ex.shards);
+    shift(o->ex.w + s->offset, w0, g, s->n, scale);
+    if (tied && tied->id == s->id) {
+        shift(o->ex.w + tied->offset, w0, g, s->n, scale);
+    }
+}
+
+static void check_slice(struct opened *o, const struct mw_slice *s,
+                        const float *all_g)
+{
+    const float *g = all_g + s->offset;
+    float *w0 = mw_calloc(s->n, sizeof *w0);
+    double norm2 = 0.0;
+    memcpy(w0, o->ex.w + s->offset, s->n * sizeof *w0);
+    for (size_t i = 0; i < s->n; i++) {
+        norm2 += (double)g[i] * (double)g[i];
+    }
+    assert_true(norm2 > 0.0);
+    double h = 1e-3 / norm2; /* along g itself: the loss moves by h |g|^2 */
+    double most = 0.05 / sqrt(norm2 / (double)s->n);
+    h = h < most ? h : most;
+    shift_slice(o, s, w0, g, h);
+    double up = loss_of(o);
+    shift_slice(o, s, w0, g, -h);
+    double down = loss_of(o);
+    shift_slice(o, s, w0, g, 0.0);
+    double slope = (up - down) / (2.0 * h);
+    if (!mw_near(slope, norm2, 2e-2, 0)) {
+        fail_msg("layer %d %s: |g|^2 is %.6g, difference quotient %.6g",
+                 s->param->layer, s->param->name, norm2, slope);
+    }
+    mw_free(w0);
+}
+
+static void check_model(const char *scenario)
+{
+    struct opened o;
+    open_case(&o, scenario);
+    size_t n = o.ex.shards.n_total;
+    float *g = mw_calloc(n, sizeof *g);
+    loss_of(&o);
+    assert_int_equal(mw_exec_reduce_gradients(&o.ex), MW_OK);
+    memcpy(g, o.ex.g, n * sizeof *g);
+    for (size_t i = 0; i < o.ex.shards.slices.n; i++) {
+        const struct mw_slice *s = &o.ex.shards.slices.v[i];
+        int layer = s->param->layer;
+        /* The ends, and the first and the last layer. */
+        if (!s->is_tied && (layer <= 0 || layer >= 7)) {
+            check_slice(&o, s, g);
+        }
+    }
+    mw_free(g);
+    close_case(&o);
+}
+
+static void gpt(void **state)
+{
+    (void)state;
+    check_model("matrix-0-1.yaml");
+}
+
+static void llama(void **state)
+{
+    (void)state;
+    check_model("matrix-1-1.yaml");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt),
+        cmocka_unit_test(llama),
+    };
+    matrix_begin(&world);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    matrix_end(world);
+    return failed;
+}
