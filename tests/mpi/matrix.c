@@ -18,7 +18,7 @@ enum { OTHER_RANKS = 4 };
 
 static const char *const models[MATRIX_MODELS] = {
     [MATRIX_GPT] = "{preset: gpt-small, hidden: 32, heads: 8, head_dim: 4, "
-                   "ffn: 64, vocab: 64, max_seq: 12, layers: 8}",
+                   "ffn: 64, vocab: 64, max_seq: 12, layers: 8, tied: true}",
     [MATRIX_LLAMA] =
         "{hidden: 32, layers: 8, heads: 8, kv_heads: 4, head_dim: 4, ffn: 48, "
         "vocab: 64, gated: true, norm: rms, position: rotary, activation: "

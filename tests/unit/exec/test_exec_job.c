@@ -1,0 +1,182 @@
+/*
+ * What the executor refuses, in words; the one-rank reference of a plan; the
+ * --slow option.
+ */
+#include "mw_test.h"
+
+#include "base/mem.h"
+#include "exec/dev.h"
+#include "exec/job.h"
+
+#include <string.h>
+
+static void load(struct mw_scenario *s, const char *model, const char *dtype)
+{
+    char text[1024];
+    struct mw_err err = {0};
+    int n = snprintf(text, sizeof text,
+                     "format: 1\nname: job\nmodel: %s\ncluster: {system: "
+                     "this-machine, nodes: 1, gpus_per_node: 4}\nworkload: "
+                     "{seq: 8, global_batch: 16, dtype: %s}\n",
+                     model, dtype);
+    if (mw_scenario_parse("job.yaml", text, (size_t)n, s, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+}
+
+static void check_refused(const char *model, const char *dtype,
+                          const struct mw_layout *layout, const char *word)
+{
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_job job;
+    struct mw_err err = {0};
+    load(&s, model, dtype);
+    if (mw_plan_make(&s, layout, NULL, &plan, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    mw_job_from_plan(&job, &s, &plan);
+    assert_int_equal(mw_job_check(&job, "host", &err), MW_EINPUT);
+    if (!strstr(err.text, word)) {
+        fail_msg("'%s' does not say '%s'", err.text, word);
+    }
+    mw_plan_release(&plan);
+    mw_scenario_release(&s);
+}
+
+static struct mw_layout layout(int tp, int cp, int pp, int dp)
+{
+    struct mw_layout l;
+    mw_layout_default(&l);
+    l.tp = tp;
+    l.cp = cp;
+    l.pp = pp;
+    l.dp = dp;
+    return l;
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    struct mw_layout l = layout(1, 1, 1, 4);
+    check_refused("gpt-small", "bf16", &l, "fp32");
+    check_refused("{preset: mixtral-8x7b, layers: 2}", "fp32", &l,
+                  "mixtures of experts");
+    l.zero = 3;
+    check_refused("gpt-small", "fp32", &l, "ZeRO");
+    l = layout(1, 4, 1, 1);
+    check_refused("gpt-small", "fp32", &l, "context");
+    l = layout(4, 1, 1, 1);
+    l.sp = true;
+    check_refused("gpt-small", "fp32", &l, "sequence parallelism");
+    l = layout(1, 1, 4, 1);
+    l.recompute = MW_RECOMPUTE_FULL;
+    check_refused("gpt-small", "fp32", &l, "recompute");
+    l.recompute = MW_RECOMPUTE_NONE;
+    l.schedule = "chimera";
+    check_refused("gpt-small", "fp32", &l, "bidirectional");
+}
+
+/* ---- reference
+ * ------------------------------------------------------------------ */
+struct folded {
+    struct mw_scenario s;
+    struct mw_plan plan;
+    struct mw_job job, one;
+    struct mw_schedule schedule;
+    int layers[16];
+};
+
+static void fold(struct folded *f, const char *schedule, int pp, int vpp,
+                 int dp)
+{
+    struct mw_layout l = layout(1, 1, pp, dp);
+    struct mw_err err = {0};
+    l.vpp = vpp;
+    l.schedule = schedule;
+    load(&f->s, "gpt-small", "fp32");
+    if (mw_plan_make(&f->s, &l, NULL, &f->plan, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    mw_job_from_plan(&f->job, &f->s, &f->plan);
+    assert_int_equal(
+        mw_job_fold(&f->job, f->layers, &f->schedule, &f->one, &err), MW_OK);
+    assert_int_equal(mw_schedule_check(&f->schedule, &err), MW_OK);
+    assert_int_equal(mw_layout_ranks(&f->one.layout), 1);
+}
+
+static void unfold(struct folded *f)
+{
+    mw_schedule_release(&f->schedule);
+    mw_plan_release(&f->plan);
+    mw_scenario_release(&f->s);
+}
+
+/* 1F1B adds in ascending order: one chunk, F B W of each micro-batch; two
+ * replicas of 8 micro-batches become 16. */
+static void reference_of_1f1b_is_one_chunk(void **state)
+{
+    (void)state;
+    struct folded f;
+    fold(&f, "1f1b", 2, 1, 2);
+    assert_int_equal(f.one.n_virtual, 1);
+    assert_int_equal(f.one.n_microbatches, 16);
+    assert_int_equal(f.layers[0], 8);
+    for (int i = 0; i < 48; i++) {
+        assert_int_equal(f.schedule.slot[i].microbatch, i / 3);
+        assert_int_equal(f.schedule.slot[i].pass, i % 3);
+    }
+    unfold(&f);
+}
+
+/* Backwards in reverse order: stages stay chunks, W in the plan's order. */
+static void reference_keeps_the_order_of_sums(void **state)
+{
+    (void)state;
+    struct folded f;
+    fold(&f, "gpipe-lifo", 4, 1, 1);
+    assert_int_equal(f.one.n_virtual, 4);
+    int next[4] = {15, 15, 15, 15};
+    for (uint32_t i = 0; i < f.schedule.first[1]; i++) {
+        const struct mw_slot *slot = &f.schedule.slot[i];
+        if (slot->pass == MW_PASS_W) {
+            assert_int_equal(slot->microbatch, next[slot->chunk]--);
+        }
+    }
+    for (int k = 0; k < 4; k++) {
+        assert_int_equal(next[k], -1);
+        assert_int_equal(f.layers[k], 2);
+    }
+    unfold(&f);
+}
+
+/* ---- --slow
+ * --------------------------------------------------------------------- */
+static void slow_reads_kinds(void **state)
+{
+    (void)state;
+    struct mw_slow slow = {{0}};
+    struct mw_err err = {0};
+    assert_int_equal(mw_slow_parse("gemm=1.3,norm=2", &slow, &err), MW_OK);
+    mw_assert_near(slow.factor[MW_OP_GEMM], 1.3, 0, 0);
+    mw_assert_near(slow.factor[MW_OP_NORM], 2, 0, 0);
+    static const char *const wrong[] = {"gemm",     "gemm=",  "gemm=0.5",
+                                        "gemm=nan", "gem=2",  "gemm=1e9",
+                                        "",         "gemm=2,"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mw_err_clear(&err);
+        assert_int_equal(mw_slow_parse(wrong[i], &slow, &err), MW_EUSAGE);
+        assert_non_null(strstr(err.text, "--slow"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(reference_of_1f1b_is_one_chunk),
+        cmocka_unit_test(reference_keeps_the_order_of_sums),
+        cmocka_unit_test(slow_reads_kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
