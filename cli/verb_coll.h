@@ -1,0 +1,50 @@
+/* Shared by the files of `meshwright coll`. */
+#ifndef MW_CLI_VERB_COLL_H
+#define MW_CLI_VERB_COLL_H
+
+#include "cli/cli.h"
+#include "sim/coll/coll.h"
+#include "sim/coll/nccl_log.h"
+
+enum { COLL_ENV_MAX = 32, COLL_SIZES_MAX = 4096 };
+
+struct coll_args {
+    struct mw_cli cli;
+    const char *system, *scenario;
+    int n_nodes, gpus_per_node; /* 0: not given */
+    enum mw_coll_op op;
+    bool has_op;
+    const char *type_name;
+    enum mw_nccl_type type;
+    int elem_bytes;
+    double min_bytes, max_bytes, factor;
+    enum mw_coll_model model;
+    const char *env[COLL_ENV_MAX];
+    int n_env;
+    const char *against, *plot, *concurrent;
+};
+
+/* Fills args with defaults, reads the command line; MW_EUSAGE as printed. */
+enum mw_status coll_args_read(struct coll_args *a, int argc, char **argv);
+
+/* One size and what was said of it. */
+struct coll_row {
+    double bytes;
+    struct mw_coll_answer a;
+    double measured_s; /* of --against; 0: none */
+};
+struct coll_rows {
+    MW_ARRAY(struct coll_row) v;
+};
+
+void coll_view_print(const struct coll_args *a, const struct mw_coll_query *q,
+                     const struct mw_coll_world *world,
+                     const struct coll_rows *rows);
+int coll_view_json(const struct coll_args *a, const struct mw_coll_query *q,
+                   const struct mw_coll_world *world,
+                   const struct coll_rows *rows);
+enum mw_status coll_view_plot(const struct coll_args *a,
+                              const struct mw_coll_query *q,
+                              const struct coll_rows *rows, struct mw_err *err);
+
+#endif
