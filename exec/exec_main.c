@@ -22,9 +22,8 @@
 #include <string.h>
 
 struct args {
-    const char *verb, *file, *result, *out;
+    const char *verb, *file, *result, *out, *slow;
     struct mw_drive_opts run;
-    struct mw_err err;
 };
 
 enum {
@@ -117,9 +116,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->run.hwdb = arg;
         return 0;
     case OPT_SLOW:
-        if (mw_slow_parse(arg, &a->run.slow, &a->err) != MW_OK) {
-            argp_error(state, "%s", a->err.text);
-        }
+        a->slow = arg;
         return 0;
     case 'o':
         a->out = arg;
@@ -190,6 +187,9 @@ static enum mw_status run_verb(struct args *a, struct mw_comm *world,
     if (strcmp(a->verb, "run") == 0) {
         struct mw_drive_result r;
         a->run.plan = a->file;
+        if (a->slow && mw_slow_parse(a->slow, &a->run.slow, err) != MW_OK) {
+            return MW_EUSAGE;
+        }
         enum mw_status st = mw_drive_run(&a->run, world, &r, err);
         if (st == MW_OK || st == MW_ENO) {
             *out = mw_drive_json(&a->run, &r);

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# What `meshwright run` says and returns when something is not as it should be:
+# wrong number of ranks, no MPI, no GPU, a stale calibration, a rank that dies.
+. "${MW_SOURCE:?}/tests/cli/lib.sh"
+mw=${MESHWRIGHT:?}
+command -v python3 >/dev/null || exit 77
+
+cat >small.yaml <<'YAML'
+format: 1
+name: small
+model: {preset: gpt-small, hidden: 32, heads: 4, head_dim: 8, ffn: 64, vocab: 64,
+        max_seq: 16, layers: 4}
+cluster: {system: this-machine, nodes: 1, gpus_per_node: 2}
+workload: {seq: 16, global_batch: 8, dtype: fp32, grad_dtype: fp32}
+YAML
+expect 0 "$mw" plan small.yaml --fix tp=1,pp=2,dp=1 -o plan.yaml
+
+# A run, with every key that others read.
+expect 0 "$mw" run plan.yaml --backend host --steps 5 --verify --json --trace t.json
+json "o['steps'] == 5 and len(o['loss']) == 5 and o['loss'][4] < o['loss'][0]"
+json "o['verified'] is True and o['max_gradient_error'] == 0"
+json "len(o['peak_bytes']) == 2 and min(o['peak_bytes']) > 0"
+json "o['step_time_s'] > 0 and o['virtual_step_time_s'] > 0"
+expect 0 "$mw" sim small.yaml --plan plan.yaml --trace s.json
+expect 0 "$mw" compare s.json t.json --json
+json "o['measured_step_time_s'] > 0"
+expect 0 "$mw" run plan.yaml --backend host --steps 4 --clock wall --trace w.json
+grep -q '"wall"' w.json || fail "the wall clock's name is not in the trace"
+expect 0 "$mw" run plan.yaml --backend host --steps 1
+
+# Usage.
+expect 2 "$mw" run plan.yaml --backend host --ranks 4
+first_line '^meshwright: --ranks: plan.yaml needs 2 ranks'
+expect 2 "$mw" run plan.yaml
+first_line 'backend host or --backend cuda'
+expect 2 "$mw" run plan.yaml --backend host --slow gemm=fast
+expect 2 "$mw" run plan.yaml --backend host --steps 0
+expect 3 "$mw" run missing.yaml --backend host
+first_line '^meshwright: missing.yaml'
+expect 3 "$mw" run plan.yaml --backend host --hwdb nowhere
+first_line '^meshwright: nowhere: '
+expect 3 "$mw" run plan.yaml --backend host --trace no/such/folder/t.json
+first_line 'no/such/folder/t.json'
+
+# The launch line: nothing is run.
+expect 0 "$mw" run plan.yaml --backend host --print-launch
+grep -q 'mpirun -np 2.*meshwright-exec run plan.yaml' stdout.txt || fail "no mpirun line"
+grep -q 'srun .*-n 2' stdout.txt || fail "no srun line"
+
+# What is missing at run time.
+expect 4 "$mw" run plan.yaml --backend cuda
+first_line '^meshwright: the cuda backend is not available'
+mkdir bare && ln -s "$(command -v env)" bare/env
+expect 4 env PATH="$PWD/bare" "$mw" run plan.yaml --backend host
+first_line '^meshwright: mpirun is not in PATH'
+
+# A calibration of another machine.
+mkdir stale
+printf 'key,value\ncpu,"Babbage"\nblas_core,"Brass"\nmode,dedicated\n' >stale/machine.csv
+printf 'device,op,pass,dtype,m,n,k,time_s,source\nhost-cpu,norm,F,fp32,16,32,0,1e-6,test\n' >stale/kernels.csv
+expect 3 "$mw" run plan.yaml --backend host --hwdb stale
+first_line "stale/machine.csv: stale calibration: cpu was 'Babbage'"
+
+# A rank that is killed: the others are gone, one line says which.
+children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
+"$mw" run plan.yaml --backend host --steps 100000 >killed.out 2>killed.err &
+run=$!
+rank=
+for _ in $(seq 200); do
+    mpirun=$(children "$run" | cut -d' ' -f1)
+    [ -n "$mpirun" ] && rank=$(children "$mpirun" | cut -d' ' -f1)
+    [ -n "$rank" ] && grep -q meshwright-exec "/proc/$rank/comm" 2>/dev/null && break
+    rank=
+    sleep 0.05
+done
+[ -n "$rank" ] || fail "no rank was started"
+others=$(children "$mpirun")
+kill -9 "$rank"
+wait "$run"
+[ $? -eq 5 ] || fail "exit status after a rank was killed"
+grep -qE '^meshwright: rank [01] was ended by signal 9' killed.err ||
+    fail "message: $(cat killed.err)"
+for pid in $others; do
+    ! kill -0 "$pid" 2>/dev/null || fail "rank process $pid is still there"
+done
+finish
