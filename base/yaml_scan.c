@@ -5,7 +5,8 @@
  * to be a key, about 100 bytes a token, and takes quadratic time for a few
  * kinds of nonsense. This pass takes linear time and no memory, and refuses:
  * flow collections nested deeper than MW_YAML_DEPTH_MAX, lines of more than
- * 1 MiB, more than 256 blank lines in a row, and %DIRECTIVES.
+ * 1 MiB, more than 256 blank lines in a row, %DIRECTIVES, and explicit or
+ * empty keys ("? key", ": value"), after which its cleanup can crash.
  *
  * It knows as much of YAML as that needs: comments, quotes, block scalars, and
  * where a '[' opens a list rather than standing inside a word. What it gets
@@ -67,9 +68,17 @@ static void skip_word(struct scan *s)
 }
 
 /* A character at which a key or value may begin. */
-static void scan_start(struct scan *s, char c)
+static enum mw_status scan_start(struct scan *s, char c)
 {
     s->is_start = false;
+    if (c == '?' && is_space_next(s)) {
+        return refuse(
+            s, s->at,
+            "explicit keys (? key) are not allowed; write key: value");
+    }
+    if (c == ':' && is_space_next(s)) {
+        return refuse(s, s->at, "a key is missing before ':'");
+    }
     if (c == '"' || c == '\'') {
         s->quote = c;
     } else if (c == '&' || c == '!') {
@@ -79,9 +88,10 @@ static void scan_start(struct scan *s, char c)
         s->is_block = true;
         s->max_indent = s->line_indent;
         s->at = s->end;
-    } else if (c == '-' || c == '?' || c == ':') {
+    } else if (c == '-') {
         s->is_start = is_space_next(s);
     }
+    return MW_OK;
 }
 
 static enum mw_status scan_char(struct scan *s, char c)
@@ -98,7 +108,7 @@ static enum mw_status scan_char(struct scan *s, char c)
     } else if (c == ',' && is_flow) {
         s->is_start = true;
     } else if (s->is_start) {
-        scan_start(s, c);
+        return scan_start(s, c);
     } else {
         s->is_start = c == ':' && (is_flow || is_space_next(s));
     }

@@ -196,7 +196,11 @@ static void features_not_wanted_are_refused(void **state)
         {"---\na: 1\n---\nb: 2\n", "t.yaml:3:1: a second document"},
         {"a: 1\n...\nb: 2\n", "t.yaml:3:1: a second document"},
         {"[a, b]: 1\n", "t.yaml:1:1: a key must be a word"},
-        {"? {a: b}\n: 1\n", "t.yaml:1:3: a key must be a word"},
+        {"? {a: b}\n: 1\n", "t.yaml:1:1: explicit keys"},
+        {"a: [? b : 1]\n", "t.yaml:1:5: explicit keys"},
+        {"? <:\t:", "t.yaml:1:1: explicit keys"}, /* crashes libfyaml 0.7.12 */
+        {"a: 1\n: 2\n", "t.yaml:2:1: a key is missing before ':'"},
+        {"{a: {b: 1}: 2}\n", "t.yaml:1:"},
         {"%YAML 1.2\n---\na: 1\n", "t.yaml:1:1: directives"},
         {"a: \"x\\0y\"\n", "t.yaml:1:4: a NUL character is not allowed"},
     };
