@@ -75,8 +75,10 @@ plan_fails folder 'folder: .*directory'
 plan_fails missing.yaml 'missing\.yaml: .*'
 truncate -s 1G hole.yaml
 plan_fails hole.yaml 'hole\.yaml: is 1.0+ GiB'
-head -c 8388608 /dev/zero | tr '\0' '[' >deep.yaml
-plan_fails deep.yaml 'deep\.yaml:1:[0-9]+: .*deep'
+head -c 200000 /dev/zero | tr '\0' '[' >deep.yaml
+plan_fails deep.yaml 'deep\.yaml:1:[0-9]+: .*(deep|nest)'
+head -c 8388608 /dev/zero | tr '\0' '[' >long.yaml
+plan_fails long.yaml 'long\.yaml:1:[0-9]+: '
 head -c 1073741824 /dev/zero | tr '\0' '[' >brackets.yaml
 plan_fails brackets.yaml 'brackets\.yaml: is 1.0+ GiB'
 rm -f brackets.yaml hole.yaml
