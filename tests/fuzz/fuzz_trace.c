@@ -2,13 +2,12 @@
  * Timeline files: any bytes are either read or refused with a message; what is
  * read passes its check, sums up to its step, and survives both forms exactly.
  */
+#include "fuzz/fuzz.h"
 #include "sim/engine/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_same(const struct mw_timeline *a, const struct mw_timeline *b)
 {
