@@ -5,6 +5,7 @@
  */
 #include "sim/pipe/zb_int.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Below so many orders simulated annealing does harm only to patience. */
@@ -111,11 +112,50 @@ static enum mw_status solve(const struct mw_auto_problem *q, const char *name,
     return st;
 }
 
+/*
+ * Without a limit: the least of a few limits with which the bound for unlimited
+ * memory is met without local search; any order that meets it is as good, and
+ * one that holds less is the better advice.
+ */
+static double thrifty_limit(const struct mw_auto_problem *problem)
+{
+    static const double factor[] = {1, 1.25, 1.5, 2, 3};
+    struct mw_auto_problem q = *problem;
+    mw_time bound;
+    size_t i;
+
+    if (mw_schedule_bound(problem, &bound, NULL, NULL) != MW_OK) {
+        return 0;
+    }
+    q.effort = -1;
+    for (i = 0; i < sizeof factor / sizeof factor[0]; i++) {
+        struct mw_auto_result r;
+        bool is_met;
+
+        q.memory_limit = ceil(factor[i] * q.n_stages);
+        if (q.memory_limit >= q.n_microbatches ||
+            solve(&q, "", construct, &r, NULL) != MW_OK) {
+            break;
+        }
+        is_met = r.value_ps == bound;
+        mw_schedule_release(&r.schedule);
+        if (is_met) {
+            return q.memory_limit;
+        }
+    }
+    return 0;
+}
+
 enum mw_status mw_schedule_auto(const struct mw_auto_problem *problem,
                                 struct mw_auto_result *out, struct mw_err *err)
 {
-    return solve(problem, problem->n_chunks == 1 ? "zb-auto" : "zbv-auto",
-                 construct, out, err);
+    struct mw_auto_problem q = *problem;
+
+    if (q.memory_limit == 0 && q.stage_limit == NULL) {
+        q.memory_limit = thrifty_limit(problem);
+    }
+    return solve(&q, q.n_chunks == 1 ? "zb-auto" : "zbv-auto", construct, out,
+                 err);
 }
 
 enum mw_status mw_schedule_bound(const struct mw_auto_problem *problem,
@@ -159,7 +199,8 @@ static void problem_of(const struct mw_sched_args *a, mw_time *t,
     q->memory_limit = a->memory_limit;
 }
 
-/* Makes a kind: chunk_limit > 0 replaces the memory limit, in chunks. */
+/* Makes a kind (build NULL: an automatic one): chunk_limit > 0 replaces the
+ * memory limit, in chunks. */
 static enum mw_status make(const char *name, const struct mw_sched_args *a,
                            int chunk_limit, bool is_fused, double effort,
                            mw_construct_fn build, struct mw_schedule *out,
@@ -177,7 +218,8 @@ static enum mw_status make(const char *name, const struct mw_sched_args *a,
     if (chunk_limit > 0) {
         q.memory_limit = (double)chunk_limit / a->n_chunks;
     }
-    st = solve(&q, name, build, &result, err);
+    st = build != NULL ? solve(&q, name, build, &result, err)
+                       : mw_schedule_auto(&q, &result, err);
     if (st == MW_OK) {
         *out = result.schedule;
     }
@@ -188,13 +230,13 @@ static enum mw_status make(const char *name, const struct mw_sched_args *a,
 enum mw_status mw_gen_zb_auto(const struct mw_sched_args *a,
                               struct mw_schedule *out, struct mw_err *err)
 {
-    return make("zb-auto", a, 0, false, AUTO_EFFORT, construct, out, err);
+    return make("zb-auto", a, 0, false, AUTO_EFFORT, NULL, out, err);
 }
 
 enum mw_status mw_gen_zbv_auto(const struct mw_sched_args *a,
                                struct mw_schedule *out, struct mw_err *err)
 {
-    return make("zbv-auto", a, 0, false, AUTO_EFFORT, construct, out, err);
+    return make("zbv-auto", a, 0, false, AUTO_EFFORT, NULL, out, err);
 }
 
 /*

@@ -5,9 +5,10 @@
  */
 #include "sim/pipe/schedule_int.h"
 
+#include "base/yaml.h"
+
 #include <ctype.h>
 #include <math.h>
-#include <string.h>
 
 /* clang-format off */
 static const struct mw_gen gens[] = {
@@ -113,48 +114,24 @@ const struct mw_sched_kind *mw_schedule_kind_find(const char *name)
     return g != NULL ? &g->kind : NULL;
 }
 
-/* Edit distance (insert, delete, replace), for the nearest name. */
-static int distance(const char *a, const char *b)
-{
-    enum { MAX = 32 };
-    int row[MAX + 1], i, j, na = (int)strlen(a), nb = (int)strlen(b);
-
-    if (na > MAX || nb > MAX) {
-        return MAX;
-    }
-    for (j = 0; j <= nb; j++) {
-        row[j] = j;
-    }
-    for (i = 1; i <= na; i++) {
-        int diagonal = row[0];
-
-        row[0] = i;
-        for (j = 1; j <= nb; j++) {
-            bool same = tolower((unsigned char)a[i - 1]) == b[j - 1];
-            int best = diagonal + !same;
-
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[nb];
-}
-
 static enum mw_status unknown(const char *kind, struct mw_err *err)
 {
-    size_t i, best = 0;
+    const char *name[N_GENS], *near;
+    size_t i;
 
-    for (i = 1; i < N_GENS; i++) {
-        if (distance(kind, gens[i].kind.name) <
-            distance(kind, gens[best].kind.name)) {
-            best = i;
-        }
+    for (i = 0; i < N_GENS; i++) {
+        name[i] = gens[i].kind.name;
+    }
+    near = mw_nearest(kind, name, N_GENS);
+    if (near != NULL) {
+        return mw_fail(err, MW_EUSAGE,
+                       "there is no schedule '%s'; did you mean %s?", kind,
+                       near);
     }
     return mw_fail(err, MW_EUSAGE,
-                   "there is no schedule '%s'; did you mean %s?", kind,
-                   gens[best].kind.name);
+                   "there is no schedule '%s'; there are gpipe, 1f1b, zb-h1, "
+                   "zb-v, zb-auto and others (see sched --help)",
+                   kind);
 }
 
 static enum mw_status check_chunks(const struct mw_gen *g, int chunks,

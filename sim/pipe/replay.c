@@ -244,31 +244,41 @@ static bool is_finished(const struct machine *m)
     return true;
 }
 
-double mw_pipe_peak(const struct mw_schedule *s, int device, double w_share)
+double mw_pipe_held(const struct mw_slot *slot, double w_share)
+{
+    switch ((enum mw_pass)slot->pass) {
+    case MW_PASS_F:
+        return 1;
+    case MW_PASS_B:
+        return w_share - 1;
+    case MW_PASS_W:
+        return -w_share;
+    case MW_PASS_BW:
+        return -1;
+    case MW_PASS_COUNT:
+        break;
+    }
+    return 0;
+}
+
+double mw_pipe_peak_weighted(const struct mw_schedule *s, int device,
+                             double w_share, const double *bytes)
 {
     double now = 0, peak = 0;
     uint32_t i;
 
     for (i = s->first[device]; i < s->first[device + 1]; i++) {
-        switch ((enum mw_pass)s->slot[i].pass) {
-        case MW_PASS_F:
-            now += 1;
-            peak = now > peak ? now : peak;
-            break;
-        case MW_PASS_B:
-            now -= 1 - w_share;
-            break;
-        case MW_PASS_W:
-            now -= w_share;
-            break;
-        case MW_PASS_BW:
-            now -= 1;
-            break;
-        case MW_PASS_COUNT:
-            break;
-        }
+        double size = bytes != NULL ? bytes[s->slot[i].chunk] : 1;
+
+        now += mw_pipe_held(&s->slot[i], w_share) * size;
+        peak = now > peak ? now : peak;
     }
     return peak / s->n_parts;
+}
+
+double mw_pipe_peak(const struct mw_schedule *s, int device, double w_share)
+{
+    return mw_pipe_peak_weighted(s, device, w_share, NULL);
 }
 
 static void summarise(const struct machine *m, struct mw_pipe_run *out)
