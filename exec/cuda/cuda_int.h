@@ -1,0 +1,69 @@
+/*
+ * Inside of the CUDA backend: one device, its stream, its first failure and
+ * the NCCL communicators that live on it.
+ *
+ * Operators of the device table cannot fail, so the first failure is kept
+ * (`fault`), everything after it is skipped, and sync reports it. Waiting is
+ * polling: a stream is asked whether it is done, NCCL whether it has failed in
+ * the background, and after timeout_s without an end all communicators are
+ * aborted, so that a rank whose neighbour died stops with a message (the way
+ * of nccl-tests, src/common.cu, testStreamSynchronize).
+ */
+#ifndef MW_EXEC_CUDA_INT_H
+#define MW_EXEC_CUDA_INT_H
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "exec/cuda/gemm_lt.h"
+#include "exec/dev.h"
+#include "kernels/cuda/cuda_kernels.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mw_cuda {
+    struct mw_dev base;
+    enum mw_k_elem elem;
+    cudaStream_t stream; /* of all operators */
+    struct mw_gemm_lt *gemm;
+    double *loss;        /* one, on the device */
+    cudaEvent_t tick[2]; /* of busy_ns, in turn */
+    int last_tick;       /* -1: none yet */
+    double busy_ns;
+    double timeout_s;    /* of a wait; 0: none */
+    struct mw_err fault; /* the first failure; status MW_OK: none */
+    MW_ARRAY(ncclComm_t) nccl;
+    bool is_aborted; /* the communicators of nccl are gone */
+};
+
+/* Keeps the first failure; true when `error` (a cudaError_t) is none. */
+bool mw_cuda_note(struct mw_cuda *c, int error, const char *call);
+
+/* Calls fn unless something has failed before. */
+#define MW_CUDA_RUN(c, fn, ...)                                                \
+    ((c)->fault.status == MW_OK ? mw_cuda_note((c), (int)fn(__VA_ARGS__), #fn) \
+                                : false)
+
+/* Waits until everything enqueued on `stream` has ended, or until `event` has
+ * when it is not NULL. The fault, if there is one. */
+enum mw_status mw_cuda_wait(struct mw_cuda *c, cudaStream_t stream,
+                            cudaEvent_t event, struct mw_err *err);
+
+/* Waits until a non-blocking NCCL call on comm has ended; `rc` is what the
+ * call returned. */
+enum mw_status mw_cuda_settle(struct mw_cuda *c, ncclComm_t comm,
+                              ncclResult_t rc, const char *call,
+                              struct mw_err *err);
+
+/* The communicators that waits watch. */
+void mw_cuda_watch(struct mw_cuda *c, ncclComm_t comm);
+void mw_cuda_unwatch(struct mw_cuda *c, ncclComm_t comm);
+
+/* Keeps a failure of NCCL as the fault, aborts all communicators, returns
+ * MW_EBACKEND. */
+enum mw_status mw_cuda_abort(struct mw_cuda *c, struct mw_err *err,
+                             const char *what, const char *why);
+
+#endif

@@ -1,0 +1,558 @@
+/*
+ * A GPU as a device: cuBLASLt for matrix products, kernels/cuda for the rest,
+ * one stream for all, behind the table of dev.h. The module mw_cuda.so exports
+ * the table as `mw_dev_cuda`; elements are float32, as the interpreter and its
+ * communication expect. `mw_dev_cuda_bf16` computes in bfloat16 (statistics,
+ * gradients and moments float32) for measurements of single layers.
+ *
+ * Time is read from events on the stream: busy_ns waits for what was enqueued
+ * and adds the time since the last call, so a segment counts launch gaps but
+ * no time outside of it. Left out: --slow, CUDA graphs, overlapped streams.
+ */
+#include "exec/cuda/mw_cuda.h"
+
+#include "exec/cuda/cuda_int.h"
+
+#include <math.h>
+
+static const float norm_eps = 1e-5f;
+static const float rotary_theta = 10000.0f;
+static const double timeout_default_s = 120.0;
+
+static struct mw_cuda *self(struct mw_dev *dev)
+{
+    return (struct mw_cuda *)dev;
+}
+
+/* ---- opening
+ * ---------------------------------------------------------------------- */
+static enum mw_status missing(struct mw_err *err, const char *what,
+                              cudaError_t e)
+{
+    return mw_fail(err, MW_EMISSING,
+                   "the cuda backend cannot start: %s: %s; --backend host runs "
+                   "without a GPU",
+                   what, cudaGetErrorString(e));
+}
+
+static enum mw_status choose_device(int local_rank, struct mw_err *err)
+{
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e == cudaSuccess && n == 0) {
+        e = cudaErrorNoDevice;
+    }
+    if (e != cudaSuccess) {
+        return missing(err, "cudaGetDeviceCount", e);
+    }
+    e = cudaSetDevice(local_rank % n);
+    return e == cudaSuccess ? MW_OK : missing(err, "cudaSetDevice", e);
+}
+
+static enum mw_status make_parts(struct mw_cuda *c, struct mw_err *err)
+{
+    int status = 0;
+    MW_CUDA_RUN(c, cudaStreamCreateWithFlags, &c->stream,
+                cudaStreamNonBlocking);
+    MW_CUDA_RUN(c, cudaEventCreate, &c->tick[0]);
+    MW_CUDA_RUN(c, cudaEventCreate, &c->tick[1]);
+    MW_CUDA_RUN(c, cudaMalloc, (void **)&c->loss, sizeof *c->loss);
+    if (c->fault.status != MW_OK) {
+        *err = c->fault;
+        return err->status;
+    }
+    c->gemm = mw_gemm_lt_new(&status);
+    if (!c->gemm) {
+        return mw_fail(err, MW_EBACKEND, "cublasLtCreate: %s",
+                       mw_gemm_lt_error(status));
+    }
+    return MW_OK;
+}
+
+static void cuda_close(struct mw_dev *dev)
+{
+    struct mw_cuda *c = self(dev);
+    mw_gemm_lt_free(c->gemm);
+    if (c->loss) {
+        cudaFree(c->loss);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (c->tick[i]) {
+            cudaEventDestroy(c->tick[i]);
+        }
+    }
+    if (c->stream) {
+        cudaStreamDestroy(c->stream);
+    }
+    mw_array_release(&c->nccl);
+    mw_free(c);
+}
+
+static enum mw_status open_elem(int local_rank, enum mw_k_elem elem,
+                                const struct mw_dev_ops *ops,
+                                struct mw_dev **out, struct mw_err *err)
+{
+    struct mw_err own = {0};
+    enum mw_status st = choose_device(local_rank, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    struct mw_cuda *c = mw_calloc(1, sizeof *c);
+    c->base.ops = ops;
+    c->base.elem_bytes = elem == MW_K_F32 ? 4 : 2;
+    c->elem = elem;
+    c->last_tick = -1;
+    c->timeout_s = timeout_default_s;
+    st = make_parts(c, err ? err : &own);
+    if (st != MW_OK) {
+        cuda_close(&c->base);
+        return st;
+    }
+    *out = &c->base;
+    return MW_OK;
+}
+
+static enum mw_status open_f32(int local_rank, struct mw_dev **out,
+                               struct mw_err *err)
+{
+    return open_elem(local_rank, MW_K_F32, &mw_dev_cuda, out, err);
+}
+
+static enum mw_status open_bf16(int local_rank, struct mw_dev **out,
+                                struct mw_err *err)
+{
+    return open_elem(local_rank, MW_K_BF16, &mw_dev_cuda_bf16, out, err);
+}
+
+void mw_cuda_set_timeout(struct mw_dev *dev, double timeout_s)
+{
+    self(dev)->timeout_s = timeout_s;
+}
+
+/* ---- memory
+ * --------------------------------------------------------------------- */
+static void *cuda_alloc(struct mw_dev *dev, size_t bytes)
+{
+    struct mw_cuda *c = self(dev);
+    void *p = NULL;
+    size_t size = bytes ? bytes : 1;
+    if (!MW_CUDA_RUN(c, cudaMalloc, &p, size)) {
+        return NULL;
+    }
+    MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, size, c->stream);
+    dev->used_bytes += bytes;
+    if (dev->used_bytes > dev->peak_bytes) {
+        dev->peak_bytes = dev->used_bytes;
+    }
+    return p;
+}
+
+/* cudaFree waits for the device, so nothing enqueued still uses the memory. */
+static void cuda_release(struct mw_dev *dev, void *p, size_t bytes)
+{
+    if (p) {
+        dev->used_bytes -= bytes;
+        mw_cuda_note(self(dev), (int)cudaFree(p), "cudaFree");
+    }
+}
+
+static void cuda_zero(struct mw_dev *dev, void *p, size_t bytes)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, bytes, c->stream);
+}
+
+static void cuda_copy(struct mw_dev *dev, void *dst, const void *src,
+                      size_t bytes)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyDeviceToDevice,
+                c->stream);
+}
+
+/* The caller may reuse its memory at once, so copies with the host are waited
+ * for. */
+static void cuda_to_device(struct mw_dev *dev, void *dst, const void *src,
+                           size_t bytes)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyHostToDevice,
+                c->stream);
+    mw_cuda_wait(c, c->stream, NULL, NULL);
+}
+
+static void cuda_to_host(struct mw_dev *dev, void *dst, const void *src,
+                         size_t bytes)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyDeviceToHost,
+                c->stream);
+    mw_cuda_wait(c, c->stream, NULL, NULL);
+}
+
+static enum mw_status cuda_sync(struct mw_dev *dev, struct mw_err *err)
+{
+    struct mw_cuda *c = self(dev);
+    return mw_cuda_wait(c, c->stream, NULL, err);
+}
+
+static int64_t cuda_busy_ns(struct mw_dev *dev)
+{
+    struct mw_cuda *c = self(dev);
+    int now = c->last_tick == 0 ? 1 : 0;
+    float ms = 0.0f;
+    MW_CUDA_RUN(c, cudaEventRecord, c->tick[now], c->stream);
+    mw_cuda_wait(c, c->stream, NULL, NULL);
+    if (c->last_tick >= 0 && MW_CUDA_RUN(c, cudaEventElapsedTime, &ms,
+                                         c->tick[c->last_tick], c->tick[now])) {
+        c->busy_ns += 1e6 * (double)ms;
+    }
+    c->last_tick = now;
+    return (int64_t)c->busy_ns;
+}
+
+/* ---- linear
+ * --------------------------------------------------------------------- */
+static void gemm(struct mw_cuda *c, struct mw_gemm *call)
+{
+    call->elem = c->elem;
+    if (c->fault.status != MW_OK) {
+        return;
+    }
+    int status = mw_gemm_lt_run(c->gemm, call, c->stream);
+    if (status != (int)CUBLAS_STATUS_SUCCESS) {
+        mw_fail(&c->fault, MW_EBACKEND,
+                "cublasLtMatmul: %s (pass %d, m %d, n %d, k %d)",
+                mw_gemm_lt_error(status), (int)call->pass, call->m, call->n,
+                call->k);
+    }
+}
+
+static void cuda_linear_fwd(struct mw_dev *dev, void *y, const void *x,
+                            const void *w, const void *bias, int m, int n,
+                            int k)
+{
+    gemm(self(dev), &(struct mw_gemm){.pass = MW_GEMM_FORWARD,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = w,
+                                      .b = x,
+                                      .bias = bias,
+                                      .d = y});
+}
+
+static void cuda_linear_bwd_input(struct mw_dev *dev, void *dx, const void *dy,
+                                  const void *w, int m, int n, int k)
+{
+    gemm(self(dev), &(struct mw_gemm){.pass = MW_GEMM_INPUT,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = w,
+                                      .b = dy,
+                                      .d = dx});
+}
+
+static void cuda_bias_bwd(struct mw_dev *dev, float *db, const void *dy, int m,
+                          int n)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, mw_k_bias_bwd_cuda, c->elem, db, dy, m, n, c->stream);
+}
+
+static void cuda_linear_bwd_weight(struct mw_dev *dev, float *dw, float *db,
+                                   const void *dy, const void *x, int m, int n,
+                                   int k)
+{
+    gemm(self(dev), &(struct mw_gemm){.pass = MW_GEMM_WEIGHT,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = x,
+                                      .b = dy,
+                                      .d = dw});
+    if (db) {
+        cuda_bias_bwd(dev, db, dy, m, n);
+    }
+}
+
+/* ---- norms
+ * ---------------------------------------------------------------------- */
+static struct mw_k_norm norm_arg(const struct mw_cuda *c,
+                                 const struct mw_dev_norm *a)
+{
+    return (struct mw_k_norm){.elem = c->elem,
+                              .is_rms = a->kind != MW_NORM_LAYER,
+                              .x = a->x,
+                              .gamma = a->gamma,
+                              .beta = a->beta,
+                              .mean = a->mean,
+                              .rstd = a->rstd,
+                              .rows = a->rows,
+                              .width = a->width,
+                              .eps = norm_eps};
+}
+
+static void cuda_norm_fwd(struct mw_dev *dev, const struct mw_dev_norm *a,
+                          void *y)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_norm k = norm_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_norm_fwd_cuda, &k, y, c->stream);
+}
+
+static void cuda_norm_bwd_input(struct mw_dev *dev, const struct mw_dev_norm *a,
+                                void *dx, const void *dy)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_norm k = norm_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_norm_bwd_input_cuda, &k, dx, NULL, dy, c->stream);
+}
+
+static void cuda_norm_bwd_param(struct mw_dev *dev, const struct mw_dev_norm *a,
+                                float *dgamma, float *dbeta, const void *dy)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_norm k = norm_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_norm_bwd_param_cuda, &k, dgamma, dbeta, dy, c->stream);
+}
+
+/* ---- activation, attention, rotary
+ * ---------------------------------------------- */
+static void cuda_act_fwd(struct mw_dev *dev, bool is_gated, void *y,
+                         const void *x, int rows, int width)
+{
+    struct mw_cuda *c = self(dev);
+    if (is_gated) {
+        MW_CUDA_RUN(c, mw_k_swiglu_fwd_cuda, c->elem, y, x, rows, width,
+                    c->stream);
+    } else {
+        MW_CUDA_RUN(c, mw_k_gelu_fwd_cuda, c->elem, y, x,
+                    (size_t)rows * (size_t)width, c->stream);
+    }
+}
+
+static void cuda_act_bwd(struct mw_dev *dev, bool is_gated, void *dx,
+                         const void *dy, const void *x, int rows, int width)
+{
+    struct mw_cuda *c = self(dev);
+    if (is_gated) {
+        MW_CUDA_RUN(c, mw_k_swiglu_bwd_cuda, c->elem, dx, dy, x, rows, width,
+                    c->stream);
+    } else {
+        MW_CUDA_RUN(c, mw_k_gelu_bwd_cuda, c->elem, dx, dy, x,
+                    (size_t)rows * (size_t)width, c->stream);
+    }
+}
+
+static struct mw_k_attention_cuda
+attention_arg(const struct mw_cuda *c, const struct mw_dev_attention *a)
+{
+    return (struct mw_k_attention_cuda){.elem = c->elem,
+                                        .shape = {a->n_seqs, a->seq, a->n_heads,
+                                                  a->n_kv_heads, a->head_dim,
+                                                  a->ld_q, a->ld_kv},
+                                        .q = a->q,
+                                        .k = a->k,
+                                        .v = a->v,
+                                        .out = a->out,
+                                        .lse = a->lse,
+                                        .dout = a->dout,
+                                        .dq = a->dq,
+                                        .dk = a->dk,
+                                        .dv = a->dv,
+                                        .delta = a->scratch};
+}
+
+static size_t cuda_attention_scratch(const struct mw_dev_attention *a)
+{
+    const struct mw_k_attention shape = {a->n_seqs,     a->seq,      a->n_heads,
+                                         a->n_kv_heads, a->head_dim, a->ld_q,
+                                         a->ld_kv};
+    return mw_k_attention_scratch_cuda(&shape) * sizeof(float);
+}
+
+static void cuda_attention_fwd(struct mw_dev *dev,
+                               const struct mw_dev_attention *a)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_attention_cuda k = attention_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_attention_fwd_cuda, &k, c->stream);
+}
+
+static void cuda_attention_bwd(struct mw_dev *dev,
+                               const struct mw_dev_attention *a)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_attention_cuda k = attention_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_attention_bwd_cuda, &k, c->stream);
+}
+
+static void cuda_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
+                        int n_heads, int head_dim, int sign)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_rotary k = {.elem = c->elem,
+                                  .rows = rows,
+                                  .ld = ld,
+                                  .seq = seq,
+                                  .n_heads = n_heads,
+                                  .head_dim = head_dim,
+                                  .sign = sign,
+                                  .theta = rotary_theta};
+    MW_CUDA_RUN(c, mw_k_rotary_cuda, &k, x, c->stream);
+}
+
+/* ---- embedding and loss
+ * --------------------------------------------------------- */
+static struct mw_k_vocab vocab_arg(const struct mw_cuda *c,
+                                   const struct mw_dev_vocab *a)
+{
+    return (struct mw_k_vocab){.elem = c->elem,
+                               .token = a->token,
+                               .rows = a->rows,
+                               .width = a->width,
+                               .first = a->first,
+                               .n_local = a->n_local};
+}
+
+static void cuda_embedding_fwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
+                               void *y, const void *w)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_vocab k = vocab_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_embedding_fwd_cuda, &k, y, w, c->stream);
+}
+
+static void cuda_embedding_bwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
+                               float *dw, const void *dy)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_vocab k = vocab_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_embedding_bwd_cuda, &k, dw, dy, c->stream);
+}
+
+static void cuda_position_fwd(struct mw_dev *dev, void *y, const void *w,
+                              int rows, int width, int seq)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, mw_k_position_fwd_cuda, c->elem, y, w, rows, width, seq,
+                c->stream);
+}
+
+static void cuda_position_bwd(struct mw_dev *dev, float *dw, const void *dy,
+                              int rows, int width, int seq)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, mw_k_position_bwd_cuda, c->elem, dw, dy, rows, width, seq,
+                c->stream);
+}
+
+static struct mw_k_xent xent_arg(const struct mw_cuda *c,
+                                 const struct mw_dev_xent *a)
+{
+    return (struct mw_k_xent){.elem = c->elem,
+                              .logits = a->logits,
+                              .max = a->max,
+                              .sum = a->sum,
+                              .target = a->target,
+                              .label = a->label,
+                              .rows = a->rows,
+                              .n = a->n_local,
+                              .first = a->first};
+}
+
+static void cuda_xent_max(struct mw_dev *dev, const struct mw_dev_xent *a)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_xent k = xent_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_xent_max_cuda, &k, c->stream);
+}
+
+static void cuda_xent_sum(struct mw_dev *dev, const struct mw_dev_xent *a)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_xent k = xent_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_xent_sum_cuda, &k, c->stream);
+}
+
+/* After a failure the loss is not a number; sync says what failed. */
+static double cuda_xent_loss(struct mw_dev *dev, const struct mw_dev_xent *a)
+{
+    struct mw_cuda *c = self(dev);
+    double loss = (double)NAN;
+    MW_CUDA_RUN(c, mw_k_xent_loss_cuda, c->loss, a->sum, a->target, a->rows,
+                c->stream);
+    cuda_to_host(dev, &loss, c->loss, sizeof loss);
+    return loss;
+}
+
+static void cuda_xent_bwd(struct mw_dev *dev, const struct mw_dev_xent *a,
+                          void *dlogits, float scale)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_xent k = xent_arg(c, a);
+    MW_CUDA_RUN(c, mw_k_xent_bwd_cuda, &k, dlogits, scale, c->stream);
+}
+
+/* ---- vectors
+ * --------------------------------------------------------------------- */
+static void cuda_add(struct mw_dev *dev, void *y, const void *x,
+                     const void *bias, const void *residual, int rows,
+                     int width)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, mw_k_add_cuda, c->elem, y, x, bias, residual, rows, width,
+                c->stream);
+}
+
+static void cuda_accumulate(struct mw_dev *dev, float *y, const float *x,
+                            size_t n)
+{
+    struct mw_cuda *c = self(dev);
+    MW_CUDA_RUN(c, mw_k_accumulate_cuda, y, x, n, c->stream);
+}
+
+static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
+                       float *w, const float *g, float *m, float *v, size_t n)
+{
+    struct mw_cuda *c = self(dev);
+    double c1 = 1.0 - pow((double)h->beta1, h->step);
+    double c2 = 1.0 - pow((double)h->beta2, h->step);
+    const struct mw_k_adamw k = {.lr = h->lr,
+                                 .beta1 = h->beta1,
+                                 .beta2 = h->beta2,
+                                 .eps = h->eps,
+                                 .decay = h->decay,
+                                 .correct1 = (float)c1,
+                                 .correct2 = (float)c2};
+    MW_CUDA_RUN(c, mw_k_adamw_cuda, &k, w, NULL, g, m, v, n, c->stream);
+}
+
+#define MW_CUDA_TABLE(table_name, table_open)                                  \
+    {                                                                          \
+        .name = table_name, .open = table_open, .close = cuda_close,           \
+        .alloc = cuda_alloc, .free = cuda_release, .zero = cuda_zero,          \
+        .copy = cuda_copy, .to_device = cuda_to_device,                        \
+        .to_host = cuda_to_host, .sync = cuda_sync, .busy_ns = cuda_busy_ns,   \
+        .linear_fwd = cuda_linear_fwd,                                         \
+        .linear_bwd_input = cuda_linear_bwd_input,                             \
+        .linear_bwd_weight = cuda_linear_bwd_weight,                           \
+        .bias_bwd = cuda_bias_bwd, .norm_fwd = cuda_norm_fwd,                  \
+        .norm_bwd_input = cuda_norm_bwd_input,                                 \
+        .norm_bwd_param = cuda_norm_bwd_param, .act_fwd = cuda_act_fwd,        \
+        .act_bwd = cuda_act_bwd, .attention_scratch = cuda_attention_scratch,  \
+        .attention_fwd = cuda_attention_fwd,                                   \
+        .attention_bwd = cuda_attention_bwd, .rotary = cuda_rotary,            \
+        .embedding_fwd = cuda_embedding_fwd,                                   \
+        .embedding_bwd = cuda_embedding_bwd,                                   \
+        .position_fwd = cuda_position_fwd, .position_bwd = cuda_position_bwd,  \
+        .xent_max = cuda_xent_max, .xent_sum = cuda_xent_sum,                  \
+        .xent_loss = cuda_xent_loss, .xent_bwd = cuda_xent_bwd,                \
+        .add = cuda_add, .accumulate = cuda_accumulate, .adamw = cuda_adamw,   \
+    }
+
+const struct mw_dev_ops mw_dev_cuda = MW_CUDA_TABLE("cuda", open_f32);
+const struct mw_dev_ops mw_dev_cuda_bf16 =
+    MW_CUDA_TABLE("cuda-bf16", open_bf16);
