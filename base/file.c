@@ -319,6 +319,21 @@ bool mw_file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+bool mw_program_dir(char *buf, size_t len)
+{
+    ssize_t n = readlink("/proc/self/exe", buf, len);
+    if (n <= 0 || (size_t)n >= len) {
+        return false;
+    }
+    buf[n] = '\0';
+    char *slash = strrchr(buf, '/');
+    if (slash == NULL) {
+        return false;
+    }
+    *slash = '\0';
+    return true;
+}
+
 uint64_t mw_hash64(uint64_t h, const void *data, size_t len)
 {
     /* Fowler, Noll, Vo: FNV-1a with the 64-bit prime 2^40 + 0x1b3. */

@@ -45,6 +45,9 @@ void mw_outfile_abort(struct mw_outfile *o);
 /* mkdir -p. */
 enum mw_status mw_mkdirs(const char *path, struct mw_err *err);
 bool mw_file_exists(const char *path);
+/* Folder of the running program, without the last '/', into buf; false where
+ * the system does not tell or buf is too small. */
+bool mw_program_dir(char *buf, size_t len);
 
 /* FNV-1a 64 of bytes, chained: start with MW_HASH_INIT. */
 #define MW_HASH_INIT UINT64_C(0xcbf29ce484222325)
