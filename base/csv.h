@@ -63,6 +63,7 @@ struct mw_csv_field {
 /*
  * Binds every row to an array of structs of `size` bytes in the arena.
  * Unknown columns are errors when strict. fields ends with {.name = NULL}.
+ * Strings are copied to the arena; *out_rows is set on success only.
  */
 enum mw_status mw_csv_bind(const struct mw_csv *csv,
                            const struct mw_csv_field *fields, size_t size,

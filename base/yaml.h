@@ -6,7 +6,9 @@
  * Every error carries file:line:column, the source line and a caret; unknown
  * keys get the nearest match; duplicate keys are refused; several findings
  * are collected. Files over MW_YAML_SIZE_MAX, directories, binary and empty
- * files are refused with one line.
+ * files are refused with one line. Not taken either: anchors, aliases, tags,
+ * directives, further documents, keys that are not plain or quoted words,
+ * nesting beyond MW_YAML_DEPTH_MAX, lines over 1 MiB.
  *
  *   static const struct mw_field cluster_fields[] = {
  *       {.key = "system", .type = MW_F_STR, .required = true,
@@ -89,7 +91,7 @@ struct mw_field {
     enum mw_field_type type;
     size_t offset;
     bool required;
-    double min, max; /* both 0: no range check. Range is inclusive. */
+    double min, max; /* both 0: no range check. Inclusive; may be infinite. */
     enum mw_quantity kind;
     const struct mw_enum *enums;
     const struct mw_field *sub;
