@@ -17,12 +17,23 @@ struct args {
     struct mw_search_opts search;
 };
 
-enum { OPT_FIX = 0x2000, OPT_JOBS, OPT_TIME_LIMIT, OPT_TOP, OPT_ORDER };
+enum {
+    OPT_FIX = 0x2000,
+    OPT_JOBS,
+    OPT_TIME_LIMIT,
+    OPT_TOP,
+    OPT_ORDER,
+    OPT_SPACE
+};
 
 static const struct argp_option options[] = {
     {"output", 'o', "PLAN", 0, "Write the best plan to this file", 0},
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp pp dp vpp micro_batch zero sp recompute schedule", 0},
+    {"space", OPT_SPACE, "default|full", 0,
+     "How much is free: full adds rank orders, expert tp, sp off, all "
+     "micro-batches",
+     0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
      "Stop simulating after this time, e.g. 30s (default: none)", 0},
@@ -64,6 +75,14 @@ static enum mw_status option(struct args *a, int key, const char *arg,
     if (key == OPT_FIX) {
         return apply_fix(a, arg, err);
     }
+    if (key == OPT_SPACE) {
+        a->search.is_full = strcmp(arg, "full") == 0;
+        if (a->search.is_full || strcmp(arg, "default") == 0) {
+            return MW_OK;
+        }
+        return mw_fail(err, MW_EUSAGE,
+                       "--space: '%s' is neither default nor full", arg);
+    }
     if (key == OPT_TIME_LIMIT) {
         status =
             mw_quantity_parse(arg, MW_Q_SECONDS, &a->search.time_limit_s, NULL);
@@ -98,6 +117,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->is_explicit = true;
         return 0;
     case OPT_FIX:
+    case OPT_SPACE:
     case OPT_TIME_LIMIT:
     case OPT_JOBS:
     case OPT_TOP:

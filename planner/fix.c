@@ -4,6 +4,7 @@
 #include "base/units.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 void mw_search_opts_default(struct mw_search_opts *opts)
@@ -17,8 +18,11 @@ static const struct {
     int min, max;
 } fix_keys[] = {
     {"tp", offsetof(struct mw_search_opts, tp), 1, 1 << 20},
+    {"cp", offsetof(struct mw_search_opts, cp), 1, 1 << 20},
     {"pp", offsetof(struct mw_search_opts, pp), 1, 1 << 20},
     {"dp", offsetof(struct mw_search_opts, dp), 1, 1 << 20},
+    {"ep", offsetof(struct mw_search_opts, ep), 1, 1 << 20},
+    {"etp", offsetof(struct mw_search_opts, etp), 1, 1 << 20},
     {"vpp", offsetof(struct mw_search_opts, vpp), 1, 1 << 10},
     {"micro_batch", offsetof(struct mw_search_opts, micro_batch), 1, 1 << 20},
     {"zero", offsetof(struct mw_search_opts, zero), 0, 3},
@@ -54,6 +58,21 @@ static enum mw_status fix_schedule(struct mw_search_opts *opts,
     return MW_OK;
 }
 
+/* The text must outlive the search: one of the permutations' own. */
+static enum mw_status fix_order(struct mw_search_opts *opts, const char *value,
+                                struct mw_err *err)
+{
+    if (!mw_layout_order_valid(value)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--fix: order is '%s'; it must name tp, cp, dp and pp, "
+                       "as in tp-cp-ep-dp-pp",
+                       value);
+    }
+    snprintf(opts->order_text, sizeof opts->order_text, "%s", value);
+    opts->order = opts->order_text;
+    return MW_OK;
+}
+
 enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
                              const char *value, struct mw_err *err)
 {
@@ -62,6 +81,9 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     }
     if (strcmp(key, "schedule") == 0) {
         return fix_schedule(opts, value, err);
+    }
+    if (strcmp(key, "order") == 0) {
+        return fix_order(opts, value, err);
     }
     for (int i = 0; i < N_FIX_KEYS; i++) {
         if (strcmp(key, fix_keys[i].key) != 0) {
@@ -78,7 +100,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return MW_OK;
     }
     return mw_fail(err, MW_EUSAGE,
-                   "--fix: unknown key '%s'; allowed: tp, pp, dp, vpp, "
-                   "micro_batch, zero, sp, recompute, schedule",
+                   "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
+                   "vpp, micro_batch, zero, sp, recompute, schedule, order",
                    key);
 }

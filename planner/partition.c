@@ -91,6 +91,115 @@ static enum mw_status solve(glp_prob *lp, int n, int *out_layers,
     return MW_OK;
 }
 
+/* ---- without a solver -------------------------------------------------------
+ */
+/* Layers that stage k can take within time t and its memory. */
+static int room_at(const struct mw_partition_problem *p, const int *cap, int k,
+                   double t)
+{
+    double room = (t - p->extra_s[k]) / p->layer_s * (1 + 1e-12) + 1e-9;
+
+    if (room < 1) {
+        return 0;
+    }
+    return room < cap[k] ? (int)floor(room) : cap[k];
+}
+
+/* Is there a place for all layers, with one on every stage? */
+static bool is_enough(const struct mw_partition_problem *p, const int *cap,
+                      double t)
+{
+    int64_t sum = 0;
+
+    for (int k = 0; k < p->n_stages; k++) {
+        int room = room_at(p, cap, k, t);
+
+        if (room < 1) {
+            return false;
+        }
+        sum += room;
+    }
+    return sum >= p->n_layers;
+}
+
+/* The optimum is some stage's time: for each stage the least enough n. */
+static double least_enough(const struct mw_partition_problem *p, const int *cap)
+{
+    double best = HUGE_VAL;
+
+    for (int k = 0; k < p->n_stages; k++) {
+        int low = 1, high = cap[k];
+        bool is_old = false;
+
+        for (int j = k < 2 ? 0 : k - 1; j < k; j++) {
+            is_old =
+                is_old || (p->extra_s[j] == p->extra_s[k] && cap[j] >= cap[k]);
+        }
+        if (is_old || !is_enough(p, cap, high * p->layer_s + p->extra_s[k])) {
+            continue;
+        }
+        while (low < high) {
+            int middle = (low + high) / 2;
+
+            if (is_enough(p, cap, middle * p->layer_s + p->extra_s[k])) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        best = fmin(best, low * p->layer_s + p->extra_s[k]);
+    }
+    return best;
+}
+
+static void take_first(const struct mw_partition_problem *p, const int *cap,
+                       double t, int *out_layers)
+{
+    int left = p->n_layers;
+
+    for (int k = 0; k < p->n_stages; k++) {
+        int others = p->n_stages - 1 - k, room = room_at(p, cap, k, t);
+
+        out_layers[k] = room < left - others ? room : left - others;
+        left -= out_layers[k];
+    }
+}
+
+static enum mw_status no_room(const struct mw_partition_problem *p,
+                              int64_t room, struct mw_err *err)
+{
+    return mw_fail(err, MW_ENO,
+                   "no partition of %d layers over %d stages fits the memory "
+                   "limit (room for %lld)",
+                   p->n_layers, p->n_stages, (long long)room);
+}
+
+enum mw_status mw_partition_layers(const struct mw_partition_problem *p,
+                                   int *out_layers, struct mw_err *err)
+{
+    MW_ASSERT(p->layer_s > 0 && p->n_stages > 0, "layer_s %g, stages %d",
+              p->layer_s, p->n_stages);
+    int *cap = mw_calloc((size_t)p->n_stages, sizeof *cap);
+    int64_t room = 0;
+
+    for (int k = 0; k < p->n_stages; k++) {
+        cap[k] = memory_cap(p, k);
+        room += cap[k];
+    }
+    double t = least_enough(p, cap);
+    enum mw_status status = MW_OK;
+
+    if (p->n_layers < p->n_stages || isinf(t)) {
+        status = no_room(p, room, err);
+    } else {
+        take_first(p, cap, t, out_layers);
+    }
+    mw_free(cap);
+    return status;
+}
+
+/* ---- with one --------------------------------------------------------------
+ */
 enum mw_status mw_partition_solve(const struct mw_partition_problem *p,
                                   int *out_layers, struct mw_err *err)
 {
@@ -107,10 +216,7 @@ enum mw_status mw_partition_solve(const struct mw_partition_problem *p,
     }
     enum mw_status status = MW_OK;
     if (!is_possible || room < p->n_layers) {
-        status = mw_fail(err, MW_ENO,
-                         "no partition of %d layers over %d stages fits the "
-                         "memory limit (room for %lld)",
-                         p->n_layers, n, (long long)room);
+        status = no_room(p, room, err);
     } else {
         glp_term_out(GLP_OFF);
         glp_prob *lp = glp_create_prob();

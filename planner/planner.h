@@ -2,18 +2,17 @@
  * Choosing a layout: enumerate, drop what breaks a rule or does not fit,
  * bound, simulate, rank; and say why the rest fell out.
  *
- *   space (space.c)      every combination of the free dimensions, each either
- *                        legal or dropped for a named rule
- *   filter (search.c)    memory of the fullest rank against the limit
- *   partition            layers per stage as an integer program (GLPK)
- *   bound                m x busiest stage + the way to it <= simulated time,
- *                        so a candidate whose bound exceeds the best simulated
- *                        time cannot be the best
- *   simulation           the event form, best estimate first, until every
- *                        candidate left is bounded away
+ *   space.c   every combination of the free dimensions, each either legal or
+ *             dropped for a named rule (sim/model, rules.c)
+ *   seed      plain 1F1B layouts, simulated: the times to beat
+ *   weigh.c   layers per stage, a lower bound of time (sim/step/fast.h) against
+ *             the times to beat, memory of the fullest rank against the limit
+ *   race.c    what survives is simulated (event form), least bound first,
+ *             until all that is left is bounded away: the best are proved
  *
- * Results do not depend on the number of threads: candidates are simulated in
- * rounds of fixed size and ordered by (time, id).
+ * Results do not depend on the number of threads: the space is weighed against
+ * one fixed set of times, candidates are simulated in rounds of fixed size and
+ * ordered by (time, id).
  */
 #ifndef MW_PLANNER_PLANNER_H
 #define MW_PLANNER_PLANNER_H
@@ -23,22 +22,34 @@
 #include "sim/plan/plan.h"
 #include "sim/step/step.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { MW_PLAN_TEXT_MAX = 256, MW_REASONS_MAX = 48 };
 
+/* What the plans are ordered by. The cluster is given, so tokens per second and
+ * GPU, cost and energy per token order plans as step time does. */
+enum mw_rank_by { MW_RANK_TIME, MW_RANK_MEMORY, MW_RANK_PARETO };
+
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
 struct mw_search_opts {
-    int tp, pp, dp, micro_batch;
-    int zero;             /* -1: 0 and 1 */
+    int tp, cp, pp, dp, ep, etp, micro_batch;
+    int zero;             /* -1: 0 to 3 on a GPU */
     int sp;               /* -1: with tp > 1 where the device is a GPU */
     int recompute;        /* enum mw_recompute, -1: all three */
-    const char *schedule; /* NULL: 1f1b */
-    int vpp;              /* 0: 1 */
-    int jobs;             /* threads; 0: one per core */
-    double time_limit_s;  /* 0: none */
-    bool is_quiet;        /* no progress */
+    const char *schedule; /* NULL: all kinds that train */
+    const char *order;    /* NULL: Megatron's two */
+    char order_text[16];  /* where --fix order= keeps it */
+    int vpp;              /* 0: all that give another chunk size */
+    bool is_full;         /* the whole space, not the default one (space.c) */
+    enum mw_rank_by rank_by;
+    int top;             /* that many are proved best; 0: 10 */
+    int jobs;            /* threads; 0: one per core */
+    double time_limit_s; /* 0: none */
+    bool is_quiet;       /* no progress */
+    /* Becomes non-zero when the search should end with what it has. */
+    const volatile sig_atomic_t *stop;
 };
 void mw_search_opts_default(struct mw_search_opts *opts);
 /* Sets one option from --fix KEY=VALUE; MW_EUSAGE names the keys allowed. */
@@ -48,13 +59,13 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
 struct mw_candidate {
     struct mw_layout layout;
     int *layers;        /* [pp * vpp], in the result's arena */
-    double estimate_s;  /* fast form */
-    double bound_s;     /* no simulation of it can be faster */
+    double bound_s;     /* no simulation of it can be faster (to 1e-9) */
     double step_time_s; /* event form, when is_simulated */
-    double peak_bytes;
+    double peak_bytes;  /* event form; before that a bound */
     double mfu;
     bool is_simulated;
-    uint64_t id; /* place in the enumeration: breaks ties */
+    bool is_seed; /* within the search */
+    uint64_t id;  /* place in the enumeration: breaks ties */
 };
 
 /* Why candidates fell out: one entry per rule, with the nearest miss. */
@@ -67,12 +78,17 @@ struct mw_reason {
 
 struct mw_search_result {
     struct mw_arena arena;
-    uint64_t enumerated, evaluated, simulated;
+    uint64_t enumerated; /* layouts looked at: evaluated + broken rules */
+    uint64_t evaluated;  /* legal, and weighed by bounds of time and memory */
+    uint64_t simulated;  /* event form, and fit */
     struct mw_reason reasons[MW_REASONS_MAX];
     int n_reasons;
     bool proved_optimal; /* best of all enumerated, under the event form */
+    int n_proved;        /* so many of the first plans are; Pareto: all */
+    double gap;          /* not proved: best / least bound left - 1; else 0 */
     double wall_time_s;
-    struct mw_candidate *plans; /* simulated ones, fastest first */
+    struct mw_candidate *plans; /* simulated ones, best first; Pareto: only the
+                                   front, by time */
     size_t n_plans;
 };
 
@@ -95,14 +111,19 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
 /* ---- layers per stage -----------------------------------------------------
  */
 /*
- * Integer program: n_k layers of stage k >= 1, sum n_k = n_layers,
+ * n_k >= 1 layers on stage k, sum n_k = n_layers,
  *   minimise max_k (n_k layer_s + extra_s[k])
  *   subject to n_k layer_bytes[k] + fixed_bytes[k] <= limit_bytes
  * (extra: embedding on the first, head and loss on the last stage). For
  * identical layers the 1F1B step is sum t + (m - 1) max t, and the sum is
  * constant, so the min-max partition is the fastest. Ties go to the partition
- * whose larger stages come first. Solved with GLPK; MW_ENO when memory allows
- * none, MW_EBACKEND when GLPK fails.
+ * whose larger stages come first.
+ *
+ * mw_partition_solve is the integer program (GLPK; milliseconds),
+ * mw_partition_layers the exact answer without one: the least of the values
+ * n layer_s + extra_s[k] under which the stages have room for all layers
+ * (microseconds). They check each other. MW_ENO when memory allows none;
+ * MW_EBACKEND when GLPK fails.
  */
 struct mw_partition_problem {
     int n_stages, n_layers;
@@ -114,5 +135,7 @@ struct mw_partition_problem {
 };
 enum mw_status mw_partition_solve(const struct mw_partition_problem *problem,
                                   int *out_layers, struct mw_err *err);
+enum mw_status mw_partition_layers(const struct mw_partition_problem *problem,
+                                   int *out_layers, struct mw_err *err);
 
 #endif

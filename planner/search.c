@@ -1,13 +1,10 @@
 /*
- * Filter, bound, simulate, rank.
+ * The search as a whole: seed, weigh, race, report.
  *
- * The bound: on any schedule stage k cannot begin before the first micro-batch
- * has gone forward through the stages before it, and then has m micro-batches
- * of F, B and W to do (compute and blocking TP collectives, the prices that
- * the simulation uses):
- *     t >= max_k ( sum_{j<k} f_j + m (f_k + b_k + w_k) )
- * Candidates are simulated best estimate first, in rounds of ROUND, until the
- * bounds of all the others exceed the best time found.
+ * Outer items of the space are weighed by several threads, each with its own
+ * remembered prices. Survivors and tallies are kept by item and joined in the
+ * order of the items, and all are weighed against the times of the seeds, so
+ * nothing depends on how threads were scheduled.
  */
 #include "planner/search_int.h"
 
@@ -16,325 +13,227 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUND = 16, SIMULATED_MAX = 512 };
+enum { SEEDS_MAX = 96, JOBS_MAX = 64, TOP_DEFAULT = 10, ID_SHIFT = 40 };
 
-/* ---- filter and bound ------------------------------------------------------
- */
-
-static double usable_bytes(const struct search *s)
+static double usable_bytes(const struct mw_scenario *scenario,
+                           const struct mw_cost_ctx *ctx)
 {
-    const struct mw_limits *limits = &s->scenario->limits;
-    double capacity = limits->memory_bytes > 0 ? limits->memory_bytes
-                                               : s->ctx->gpu->mem_bytes;
+    const struct mw_limits *limits = &scenario->limits;
+    double capacity =
+        limits->memory_bytes > 0 ? limits->memory_bytes : ctx->gpu->mem_bytes;
+
     return capacity * limits->memory_fraction;
 }
 
-static void reject_memory(struct search *s, const struct mw_candidate *c)
-{
-    char layout[MW_PLAN_TEXT_MAX], text[2 * MW_PLAN_TEXT_MAX];
-    char needs[MW_FMT_MAX], may[MW_FMT_MAX];
-    snprintf(text, sizeof text, "%s needs %s of %s usable",
-             mw_layout_text(&c->layout, layout),
-             mw_fmt_bytes(c->peak_bytes, needs),
-             mw_fmt_bytes(s->usable_bytes, may));
-    text[MW_PLAN_TEXT_MAX - 1] = '\0';
-    mw_reason_add(s->result, "memory", c->peak_bytes / s->usable_bytes, text);
-}
+/* ---- weighing on several threads -------------------------------------------
+ */
+struct item {
+    struct mw_tally *tally;
+    struct mw_candidates out;
+};
+struct crew {
+    struct search *s;
+    enum mw_walk walk;
+    struct item *item;
+    size_t n;
+    atomic_size_t next, done;
+    atomic_bool is_over;
+};
 
-/* Sum of the layer costs of stage k, embedding and head on the ends. */
-static struct mw_layer_cost stage_cost(const struct search *s,
-                                       const struct mw_candidate *c, int k,
-                                       int first_layer)
+/* Only the calling thread looks at the clock and shows progress. */
+static void weigh_items(struct crew *crew, bool is_caller)
 {
-    struct mw_layer_cost sum = {0, 0, 0}, one;
-    for (int l = first_layer; l < first_layer + c->layers[k]; l++) {
-        if (l == first_layer || s->is_mixed) {
-            mw_step_layer_cost(s->scenario, &c->layout, s->ctx, l, &one);
-        }
-        sum.f_s += one.f_s;
-        sum.b_s += one.b_s;
-        sum.w_s += one.w_s;
-    }
-    if (k == 0) {
-        mw_step_embedding_cost(s->scenario, &c->layout, s->ctx, &one);
-        sum.f_s += one.f_s;
-        sum.b_s += one.b_s;
-        sum.w_s += one.w_s;
-    }
-    if (k == c->layout.pp * c->layout.vpp - 1) {
-        mw_step_head_cost(s->scenario, &c->layout, s->ctx, &one);
-        sum.f_s += one.f_s;
-        sum.b_s += one.b_s;
-        sum.w_s += one.w_s;
-    }
-    return sum;
-}
-
-/* With chunks (vpp > 1) only the sum over all stages is used: placement is
- * the schedule's. */
-static double time_bound(const struct search *s, const struct mw_candidate *c)
-{
-    int m = mw_microbatches(&c->layout, &s->scenario->workload);
-    int n = c->layout.pp * c->layout.vpp;
-    double bound = 0, before = 0, total = 0;
-    for (int k = 0, layer = 0; k < n; layer += c->layers[k], k++) {
-        struct mw_layer_cost cost = stage_cost(s, c, k, layer);
-        double work = cost.f_s + cost.b_s + cost.w_s;
-        bound = fmax(bound, before + m * work);
-        before += cost.f_s;
-        total += m * work;
-    }
-    return c->layout.vpp > 1 ? total / c->layout.pp : bound;
-}
-
-static int compare_estimate(const void *a, const void *b)
-{
-    const struct mw_candidate *x = a, *y = b;
-    if (x->estimate_s != y->estimate_s) {
-        return x->estimate_s < y->estimate_s ? -1 : 1;
-    }
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static int compare_time(const void *a, const void *b)
-{
-    const struct mw_candidate *x = a, *y = b;
-    if (x->step_time_s != y->step_time_s) {
-        return x->step_time_s < y->step_time_s ? -1 : 1;
-    }
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* Even split, or the integer program's when stages are uneven; memory from
- * the fast form. False when the candidate does not fit. */
-static bool admit(struct search *s, struct mw_candidate *c)
-{
-    c->layers = mw_search_even_layers(s, &c->layout);
-    double peak = 0, time = 0;
-    struct mw_err err = {0};
-    enum mw_status status = mw_step_estimate(s->scenario, &c->layout, c->layers,
-                                             s->ctx, &time, &peak, &err);
-    if (status != MW_OK) {
-        mw_reason_add(s->result, "schedule", 0, err.text);
-        return false;
-    }
-    c->estimate_s = time;
-    c->peak_bytes = peak;
-    if (mw_search_partition(s, c)) {
-        status = mw_step_estimate(s->scenario, &c->layout, c->layers, s->ctx,
-                                  &c->estimate_s, &c->peak_bytes, &err);
-    }
-    if (status != MW_OK || c->peak_bytes > s->usable_bytes) {
-        reject_memory(s, c);
-        return false;
-    }
-    c->bound_s = time_bound(s, c);
-    return true;
-}
-
-static void filter(struct search *s)
-{
+    struct search *s = crew->s;
+    bool is_shown = is_caller && !s->opts->is_quiet;
     struct mw_progress progress;
-    mw_progress_begin(&progress, "evaluated");
-    size_t kept = 0;
-    for (size_t i = 0; i < s->all.n; i++) {
-        struct mw_candidate *c = &s->all.v[i];
-        c->id = i;
-        if (admit(s, c)) {
-            s->all.v[kept++] = *c;
+    struct weigher w;
+
+    mw_weigher_init(&w, s);
+    mw_progress_begin(&progress, "weighed");
+    for (;;) {
+        if (is_caller && crew->walk == MW_WALK_ALL && mw_search_is_over(s)) {
+            atomic_store(&crew->is_over, true);
         }
-        if (!s->opts->is_quiet) {
-            mw_progress_update(&progress, i + 1, s->all.n);
+        size_t i = atomic_fetch_add(&crew->next, 1);
+
+        if (i >= crew->n || atomic_load(&crew->is_over)) {
+            break;
+        }
+        crew->item[i].tally = mw_calloc(1, sizeof *crew->item[i].tally);
+        w.tally = crew->item[i].tally;
+        w.out = &crew->item[i].out;
+        w.id_base = (uint64_t)i << ID_SHIFT;
+        mw_space_walk(&s->space, i, crew->walk, w.tally, mw_weigh, &w);
+        atomic_fetch_add(&crew->done, 1);
+        if (is_shown) {
+            mw_progress_update(&progress, atomic_load(&crew->done), crew->n);
         }
     }
     mw_progress_end(&progress);
-    s->result->evaluated = s->all.n;
-    s->all.n = kept;
-    if (kept > 0) {
-        qsort(s->all.v, kept, sizeof *s->all.v, compare_estimate);
-    }
+    mw_weigher_release(&w);
 }
 
-/* ---- simulation
- * -------------------------------------------------------------- */
-
-struct pool {
-    struct search *s;
-    struct mw_candidate *v;
-    struct mw_err *errs;
-    size_t n;
-    atomic_size_t next;
-};
-
-static void simulate_one(struct search *s, struct mw_candidate *c,
-                         struct mw_err *err)
+static void *helper(void *crew)
 {
-    struct mw_plan plan;
-    if (mw_plan_make(s->scenario, &c->layout, c->layers, &plan, err) != MW_OK) {
-        return;
-    }
-    struct mw_step_opts opts = {.no_breakdown = true};
-    struct mw_step_result step;
-    if (mw_step_simulate(s->scenario, &plan, s->ctx, &opts, &step, err) ==
-        MW_OK) {
-        c->step_time_s = step.step_time_s;
-        c->peak_bytes = step.peak_bytes;
-        c->mfu = step.mfu;
-        c->is_simulated = true;
-        mw_step_result_release(&step);
-    }
-    mw_plan_release(&plan);
+    weigh_items(crew, false);
+    return NULL;
 }
 
-static void *worker(void *arg)
+static void join_items(struct crew *crew)
 {
-    struct pool *pool = arg;
-    for (;;) {
-        size_t i = atomic_fetch_add(&pool->next, 1);
-        if (i >= pool->n) {
-            return NULL;
+    struct search *s = crew->s;
+
+    for (size_t i = 0; i < crew->n; i++) {
+        struct item *item = &crew->item[i];
+
+        if (item->tally) {
+            mw_tally_merge(&s->tally, item->tally);
         }
-        simulate_one(pool->s, &pool->v[i], &pool->errs[i]);
+        for (size_t k = 0; k < item->out.n; k++) {
+            mw_array_push(&s->left, item->out.v[k]);
+        }
+        mw_free(item->tally);
+        mw_array_release(&item->out);
     }
 }
 
-/* Simulates a round on s->jobs threads; results do not depend on them. */
-static enum mw_status simulate_round(struct search *s, struct mw_candidate *v,
-                                     size_t n, struct mw_err *err)
+static void weigh_space(struct search *s, enum mw_walk walk)
 {
-    struct pool pool = {.s = s, .v = v, .n = n};
-    pool.errs = mw_calloc(n, sizeof *pool.errs);
-    atomic_init(&pool.next, 0);
-    pthread_t threads[ROUND];
+    struct crew crew = {.s = s, .walk = walk, .n = s->space.outer.n};
+    pthread_t threads[JOBS_MAX];
     int n_threads = 0;
-    for (int t = 1; t < s->jobs && t < (int)n; t++) {
-        if (pthread_create(&threads[n_threads], NULL, worker, &pool) == 0) {
+
+    mw_array_clear(&s->left);
+    crew.item = mw_calloc(crew.n ? crew.n : 1, sizeof *crew.item);
+    atomic_init(&crew.next, 0);
+    atomic_init(&crew.done, 0);
+    atomic_init(&crew.is_over, false);
+    for (int t = 1; t < s->jobs && (size_t)t < crew.n; t++) {
+        if (pthread_create(&threads[n_threads], NULL, helper, &crew) == 0) {
             n_threads++;
         }
     }
-    worker(&pool);
+    weigh_items(&crew, true);
     for (int t = 0; t < n_threads; t++) {
         pthread_join(threads[t], NULL);
     }
-    enum mw_status status = MW_OK;
-    for (size_t i = 0; i < n && status == MW_OK; i++) {
-        if (pool.errs[i].status != MW_OK) {
-            *err = pool.errs[i];
-            status = err->status;
+    join_items(&crew);
+    mw_free(crew.item);
+}
+
+/* ---- the result ------------------------------------------------------------
+ */
+/* Pareto: drops what another plan beats in time and memory. */
+static size_t keep_front(struct mw_candidate *v, size_t n)
+{
+    size_t kept = 0;
+    double least = HUGE_VAL;
+
+    for (size_t i = 0; i < n; i++) { /* by time */
+        if (v[i].peak_bytes < least) {
+            least = v[i].peak_bytes;
+            v[kept++] = v[i];
         }
     }
-    mw_free(pool.errs);
-    return status;
+    return kept;
 }
 
-/* Moves up to ROUND candidates that are not bounded away to the front part
- * [done, done + n); counts the others. Returns n. */
-static size_t next_round(struct search *s, size_t *at, struct mw_candidate *out)
+static void count_left(struct search *s)
 {
-    size_t n = 0;
-    while (*at < s->all.n && n < ROUND) {
-        struct mw_candidate *c = &s->all.v[(*at)++];
-        if (c->bound_s >= s->best_s) {
-            char layout[MW_PLAN_TEXT_MAX], text[2 * MW_PLAN_TEXT_MAX];
-            char bound[MW_FMT_MAX], best[MW_FMT_MAX];
-            snprintf(text, sizeof text,
-                     "%s takes at least %s, the best takes %s",
-                     mw_layout_text(&c->layout, layout),
-                     mw_fmt_seconds(c->bound_s, bound),
-                     mw_fmt_seconds(s->best_s, best));
-            text[MW_PLAN_TEXT_MAX - 1] = '\0';
-            mw_reason_add(s->result, "bound", c->bound_s / s->best_s, text);
-        } else {
-            out[n++] = *c;
+    for (size_t i = 0; i < s->left.n; i++) {
+        mw_tally_add(&s->tally, "not_simulated", 1, &s->left.v[i].layout, 0, 0);
+    }
+}
+
+static void write_plans(struct search *s)
+{
+    struct mw_search_result *r = s->result;
+    size_t n = s->done.n;
+
+    if (n == 0) {
+        return;
+    }
+    if (s->opts->rank_by == MW_RANK_PARETO) {
+        n = keep_front(s->done.v, n);
+        for (size_t i = n; i < s->done.n; i++) {
+            mw_tally_add(&s->tally, "dominated", 1, &s->done.v[0].layout, 0, 0);
         }
     }
-    return n;
+    r->plans = mw_arena_alloc(&r->arena, n, sizeof *r->plans);
+    memcpy(r->plans, s->done.v, n * sizeof *r->plans);
+    r->n_plans = n;
+    for (size_t i = 0; i < n; i++) { /* texts of the space go away with it */
+        struct mw_layout *l = &r->plans[i].layout;
+
+        l->order = mw_arena_strdup(&r->arena, l->order);
+    }
 }
 
-static bool is_out_of_time(const struct search *s)
+/* Seeds that the whole space did not bring up again: tallied there as beaten;
+ * or the walk was cut short before it came to them. */
+static void settle_seeds(struct search *s)
 {
-    double spent_s = 1e-9 * (double)(mw_clock_wall_ns() - s->start_ns);
-    return s->opts->time_limit_s > 0 && spent_s > s->opts->time_limit_s;
-}
+    size_t kept = 0;
 
-static enum mw_status simulate(struct search *s, struct mw_err *err)
-{
-    struct mw_progress progress;
-    mw_progress_begin(&progress, "simulated");
-    struct mw_candidates done = {0};
-    struct mw_candidate round[ROUND];
-    size_t at = 0;
-    enum mw_status status = MW_OK;
-    while (status == MW_OK && done.n < SIMULATED_MAX && !is_out_of_time(s)) {
-        size_t n = next_round(s, &at, round);
-        if (n == 0) {
-            break;
+    for (size_t i = 0; i < s->done.n; i++) {
+        struct mw_candidate *c = &s->done.v[i];
+
+        if (c->is_seed && !s->is_cut_short) {
+            continue;
         }
-        status = simulate_round(s, round, n, err);
-        for (size_t i = 0; i < n && status == MW_OK; i++) {
-            s->best_s = fmin(s->best_s, round[i].step_time_s);
-            mw_array_push(&done, round[i]);
-        }
-        if (!s->opts->is_quiet) {
-            mw_progress_update(&progress, done.n, s->all.n);
-        }
+        s->tally.enumerated += c->is_seed && s->has_walked;
+        s->tally.legal += c->is_seed && s->has_walked;
+        s->done.v[kept++] = *c;
     }
-    mw_progress_end(&progress);
-    s->result->simulated = done.n;
-    s->result->proved_optimal = status == MW_OK && at >= s->all.n;
-    for (; at < s->all.n; at++) {
-        mw_reason_add(s->result, "not_simulated", 0,
-                      "left out by the time limit or the cap on simulations");
-    }
-    if (done.n > 0) {
-        qsort(done.v, done.n, sizeof *done.v, compare_time);
-        s->result->plans =
-            mw_arena_alloc(&s->result->arena, done.n, sizeof *done.v);
-        memcpy(s->result->plans, done.v, done.n * sizeof *done.v);
-        s->result->n_plans = done.n;
-    }
-    mw_array_release(&done);
-    return status;
+    s->done.n = kept;
+    mw_race_sort(s);
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------- */
-
-static int compare_reason(const void *a, const void *b)
+static void fill_result(struct search *s, enum mw_status status)
 {
-    const struct mw_reason *x = a, *y = b;
-    if (x->count != y->count) {
-        return x->count > y->count ? -1 : 1;
+    struct mw_search_result *r = s->result;
+
+    r->proved_optimal = status == MW_OK && !s->is_cut_short && s->has_walked &&
+                        s->left.n == 0 && s->done.n > 0;
+    if (s->left.n > 0 && s->done.n > 0) {
+        double best = s->done.v[0].step_time_s;
+
+        r->gap = fmax(0, best / s->left.v[0].bound_s - 1);
     }
-    return strcmp(x->rule, y->rule);
+    r->n_proved = !r->proved_optimal                   ? 0
+                  : s->opts->rank_by == MW_RANK_PARETO ? (int)s->done.n
+                  : s->done.n < (size_t)s->top         ? (int)s->done.n
+                                                       : s->top;
+    count_left(s);
+    settle_seeds(s);
+    r->simulated = s->done.n;
+    write_plans(s);
+    r->n_proved = r->n_proved > (int)r->n_plans ? (int)r->n_plans : r->n_proved;
+    r->enumerated = s->tally.enumerated;
+    r->evaluated = s->tally.legal;
+    mw_reasons_write(s);
+    r->wall_time_s = 1e-9 * (double)(mw_clock_wall_ns() - s->start_ns);
 }
 
-static enum mw_status say_no(const struct mw_search_result *r,
-                             struct mw_err *err)
+static void search_init(struct search *s)
 {
-    if (r->n_reasons == 0) {
-        return mw_fail(err, MW_ENO,
-                       "no feasible plan: no layout divides the ranks");
-    }
-    mw_fail(err, MW_ENO, "no feasible plan among %llu layouts:",
-            (unsigned long long)r->enumerated);
-    for (int i = 0; i < r->n_reasons && i < MW_ERR_LINES_MAX - 1; i++) {
-        mw_fail(err, MW_ENO, "  %llu fell to %s; nearest: %s",
-                (unsigned long long)r->reasons[i].count, r->reasons[i].rule,
-                r->reasons[i].nearest);
-    }
-    return MW_ENO;
-}
+    const struct mw_model *model = &s->scenario->model;
+    long cores =
+        s->opts->jobs > 0 ? s->opts->jobs : sysconf(_SC_NPROCESSORS_ONLN);
 
-static int default_jobs(int jobs)
-{
-    long cores = jobs > 0 ? jobs : sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > ROUND ? ROUND : (int)cores;
+    s->jobs = cores < 1 ? 1 : cores > MW_ROUND ? MW_ROUND : (int)cores;
+    s->top = s->opts->top > 0 ? s->opts->top : TOP_DEFAULT;
+    s->top = s->top > MW_TOP_MAX ? MW_TOP_MAX : s->top;
+    for (int l = 1; l < model->n_layers; l++) {
+        s->is_mixed |=
+            mw_model_layer_is_moe(model, l) != mw_model_layer_is_moe(model, 0);
+    }
+    s->usable_bytes = usable_bytes(s->scenario, s->ctx);
+    mw_space_init(&s->space, s->scenario, s->ctx, s->opts);
 }
 
 enum mw_status mw_search(const struct mw_scenario *scenario,
@@ -342,28 +241,40 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
                          const struct mw_search_opts *opts,
                          struct mw_search_result *out, struct mw_err *err)
 {
-    memset(out, 0, sizeof *out);
-    mw_arena_init(&out->arena);
     struct search s = {.scenario = scenario,
                        .ctx = ctx,
                        .opts = opts,
                        .result = out,
-                       .best_s = HUGE_VAL,
-                       .jobs = default_jobs(opts->jobs),
                        .start_ns = mw_clock_wall_ns()};
-    for (int l = 1; l < scenario->model.n_layers; l++) {
-        s.is_mixed |= mw_model_layer_is_moe(&scenario->model, l) !=
-                      mw_model_layer_is_moe(&scenario->model, 0);
+    enum mw_status status = mw_fast_check(scenario, ctx, err);
+
+    memset(out, 0, sizeof *out);
+    mw_arena_init(&out->arena);
+    if (status != MW_OK) {
+        return status;
     }
-    s.usable_bytes = usable_bytes(&s);
-    mw_space_enumerate(scenario, ctx, opts, out, &s.all);
-    filter(&s);
-    enum mw_status status = simulate(&s, err);
-    mw_array_release(&s.all);
-    qsort(out->reasons, (size_t)out->n_reasons, sizeof *out->reasons,
-          compare_reason);
-    out->wall_time_s = 1e-9 * (double)(mw_clock_wall_ns() - s.start_ns);
-    return status == MW_OK && out->n_plans == 0 ? say_no(out, err) : status;
+    search_init(&s);
+    weigh_space(&s, MW_WALK_SEED);
+    status = mw_race(&s, SEEDS_MAX, err);
+    if (status == MW_OK && !(s.done.n > 0 && mw_search_is_over(&s))) {
+        s.tally = (struct mw_tally){.n = 0}; /* all is walked again */
+        s.has_walked = true;
+        for (size_t i = 0; i < s.done.n; i++) {
+            s.done.v[i].is_seed = true;
+        }
+        weigh_space(&s, MW_WALK_ALL);
+        status = mw_race(&s, SIZE_MAX, err);
+    }
+    fill_result(&s, status);
+    if (status == MW_OK && opts->stop && *opts->stop) {
+        status = mw_fail(err, MW_EINTR, "interrupted; the best so far stands");
+    } else if (status == MW_OK && out->n_plans == 0) {
+        status = mw_reasons_say_no(&s, err);
+    }
+    mw_space_release(&s.space);
+    mw_array_release(&s.left);
+    mw_array_release(&s.done);
+    return status;
 }
 
 void mw_search_result_release(struct mw_search_result *r)
@@ -377,6 +288,7 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
 {
     enum mw_status status =
         mw_plan_make(scenario, &candidate->layout, candidate->layers, out, err);
+
     if (status == MW_OK) {
         out->has_predicted = true;
         out->predicted = (struct mw_predicted){

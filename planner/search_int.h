@@ -1,29 +1,84 @@
-/* State of one search, shared by search.c and stages.c. Private. */
+/* State of one search, shared by search.c, weigh.c, race.c. Private. */
 #ifndef MW_PLANNER_SEARCH_INT_H
 #define MW_PLANNER_SEARCH_INT_H
 
 #include "planner/space.h"
+#include "sim/step/fast.h"
+
+enum { MW_ROUND = 16, MW_TOP_MAX = 1024 };
+
+struct mw_candidates {
+    struct mw_candidate *v;
+    size_t n, cap;
+};
 
 struct search {
     const struct mw_scenario *scenario;
     const struct mw_cost_ctx *ctx;
     const struct mw_search_opts *opts;
     struct mw_search_result *result;
-    struct mw_candidates all;
-    bool is_mixed; /* dense and MoE layers: layers differ in cost */
+    struct mw_space space;
+    struct mw_tally tally;
+    struct mw_candidates left; /* survivors of weighing */
+    struct mw_candidates done; /* simulated, fit, best first */
+    bool is_mixed;             /* dense and MoE layers: layers differ in cost */
     double usable_bytes;
-    double best_s; /* fastest simulated so far */
-    int jobs;
+    int top, jobs;
     int64_t start_ns;
+    bool has_walked;   /* the whole space, not only the seeds */
+    bool is_cut_short; /* by the time limit or a signal */
 };
 
-/* [pp * vpp] layers, the first stages one more; in the result's arena. */
-int *mw_search_even_layers(struct search *s, const struct mw_layout *layout);
-
-/*
- * Puts the integer program's partition into c->layers when the layers are
- * alike and stages are uneven. Returns whether c->layers changed.
+/* ---- weigh.c ---------------------------------------------------------------
  */
-bool mw_search_partition(struct search *s, struct mw_candidate *c);
+/* What one thread needs to weigh layouts. */
+struct weigher {
+    const struct search *s;
+    struct mw_fast *fast;
+    struct mw_tally *tally;
+    struct mw_candidates *out; /* survivors; layers are not set */
+    uint64_t id_base;
+    int *layers, n_layers;
+    double *rows;
+};
+void mw_weigher_init(struct weigher *w, const struct search *s);
+void mw_weigher_release(struct weigher *w);
+/*
+ * A mw_leaf_fn: tallies the layout under "schedule", "bound" or "memory", or
+ * appends it to w->out.
+ */
+void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at);
+/*
+ * Layers per virtual stage of a candidate: even, or where the framework
+ * allows it the min-max partition, and where that does not fit the min-max
+ * partition that does. Returns whether any does; *out_peak_bytes is the least
+ * peak found. MW_EUSAGE from the schedule goes to *out_status and err.
+ */
+bool mw_weigh_layers(struct weigher *w, const struct mw_layout *layout,
+                     double *out_peak_bytes, enum mw_status *out_status,
+                     struct mw_err *err);
+
+/* ---- race.c ----------------------------------------------------------------
+ */
+/* Can a layout with these bounds not be among the best, whatever it is? */
+bool mw_race_is_beaten(const struct search *s, double bound_s,
+                       double peak_bytes);
+/* The value that rank_by orders by. */
+double mw_race_score(const struct search *s, double time_s, double peak_bytes);
+/* Simulates s->left, least bound first, until all the others are beaten or
+ * max_simulated are done; moves those that fit to s->done. */
+enum mw_status mw_race(struct search *s, size_t max_simulated,
+                       struct mw_err *err);
+/* Orders s->done by score, then time, then id. */
+void mw_race_sort(struct search *s);
+bool mw_search_is_over(struct search *s);
+
+/* ---- reasons.c -------------------------------------------------------------
+ */
+/* Turns s->tally into the result's reasons, most frequent first. */
+void mw_reasons_write(struct search *s);
+/* The message of an infeasible search: counts, nearest misses, what would
+ * help. Returns MW_ENO. */
+enum mw_status mw_reasons_say_no(const struct search *s, struct mw_err *err);
 
 #endif

@@ -1,35 +1,86 @@
 /*
- * The space of layouts: enumeration and the first, cheap reasons against a
- * candidate. Private to planner/.
+ * The space of layouts, walked without being stored: an outer list of
+ * (tp, cp, pp, dp, ep, etp) whose products fit the cluster, and under each the
+ * micro-batch, sequence parallelism, chunks, rank order, recomputation, ZeRO
+ * stage and schedule. A walk of one outer item is independent of the others,
+ * so they can be walked in any order and by several threads.
+ *
+ * Private to planner/.
  */
 #ifndef MW_PLANNER_SPACE_H
 #define MW_PLANNER_SPACE_H
 
 #include "planner/planner.h"
+#include "planner/rules.h"
 
-struct mw_candidates {
-    struct mw_candidate *v;
-    size_t n, cap;
+enum {
+    MW_SPACE_KINDS_MAX = 32,
+    MW_SPACE_ORDERS_MAX = 24,
+    MW_SPACE_ORDER_TEXT = 16,
+    MW_SPACE_VPP_MAX = 64
 };
 
-/*
- * Appends every legal layout to out (in a fixed order) and counts the others
- * by rule in result. result->enumerated is their sum.
- */
-void mw_space_enumerate(const struct mw_scenario *scenario,
-                        const struct mw_cost_ctx *ctx,
-                        const struct mw_search_opts *opts,
-                        struct mw_search_result *result,
-                        struct mw_candidates *out);
+struct mw_space {
+    const struct mw_scenario *scenario;
+    const struct mw_cost_ctx *ctx;
+    const struct mw_search_opts *opts;
+    struct mw_rule_set *rules;
+    int n_ranks;
+    struct {
+        struct mw_layout *v; /* only the outer dimensions are set */
+        size_t n, cap;
+    } outer;
+    const struct mw_sched_kind *kind[MW_SPACE_KINDS_MAX];
+    int n_kinds;
+    char order[MW_SPACE_ORDERS_MAX][MW_SPACE_ORDER_TEXT];
+    int n_orders;
+    int zero[4], n_zero;
+    int recompute[3], n_recompute;
+    bool sp[2];
+    int n_sp;
+};
 
-/*
- * Counts one candidate under a rule. miss is needed / allowed (0: unknown);
- * the text of the smallest miss, or else of the first candidate, is kept.
- */
-void mw_reason_add(struct mw_search_result *result, const char *rule,
-                   double miss, const char *text);
+/* Counts by rule with the nearest miss, of one walk. */
+struct mw_tally_row {
+    const char *rule; /* static text */
+    uint64_t count;
+    double miss; /* needed / allowed of the nearest; 0 unknown */
+    double needed, allowed;
+    struct mw_layout nearest;
+};
+struct mw_tally {
+    struct mw_tally_row row[MW_REASONS_MAX];
+    int n;
+    uint64_t enumerated, legal;
+};
+void mw_tally_add(struct mw_tally *t, const char *rule, uint64_t count,
+                  const struct mw_layout *layout, double needed,
+                  double allowed);
+/* Adds b to a; of equal misses a's stays. */
+void mw_tally_merge(struct mw_tally *a, const struct mw_tally *b);
 
-/* "tp 8, pp 4, dp 2, micro-batch 1": for messages; buf is returned. */
+/* Keeps pointers to scenario, ctx and opts. Release with mw_space_release. */
+void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
+                   const struct mw_cost_ctx *ctx,
+                   const struct mw_search_opts *opts);
+void mw_space_release(struct mw_space *space);
+
+/* Called for each legal layout; `at` is its place within the outer item. */
+typedef void (*mw_leaf_fn)(void *arg, const struct mw_layout *layout,
+                           uint64_t at);
+enum mw_walk { MW_WALK_ALL, MW_WALK_SEED /* 1F1B, first order, ZeRO <= 1 */ };
+/* Walks outer item i; what breaks a rule is tallied. Layouts point to texts of
+ * the space. */
+void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
+                   struct mw_tally *tally, mw_leaf_fn leaf, void *arg);
+
+/* The rule that forbids a layout, or NULL; text (may be NULL) gets the words.
+ * The same checks as in a walk. */
+const char *mw_space_forbids(const struct mw_space *space,
+                             const struct mw_layout *layout,
+                             char text[MW_PLAN_TEXT_MAX]);
+
+/* "tp 8, pp 4, dp 2, micro-batch 1, ...": for messages; buf is returned. */
 const char *mw_layout_text(const struct mw_layout *layout,
                            char buf[MW_PLAN_TEXT_MAX]);
 

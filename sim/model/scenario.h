@@ -30,12 +30,25 @@ struct mw_workload {
     uint64_t seed;
 };
 
+/* Whose features a plan may use (planner/rules.c knows their rules). */
+enum mw_framework {
+    MW_FRAMEWORK_ANY, /* all that the simulator prices */
+    MW_FRAMEWORK_MEGATRON_CORE,
+    MW_FRAMEWORK_MEGATRON_DEEPSPEED,
+    MW_FRAMEWORK_TORCHTITAN,
+    MW_FRAMEWORK_NANOTRON,
+    MW_FRAMEWORK_HOST /* our own executor on CPUs */
+};
+extern const struct mw_enum mw_framework_enums[];
+const char *mw_framework_name(int framework); /* "megatron-core-0.14" */
+
 struct mw_limits {
     double memory_bytes;    /* per rank; 0: the device's capacity */
     double memory_fraction; /* usable part of it; default 0.92 */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp;
-    int max_tp; /* 0: GPUs of a node */
+    int max_tp;    /* 0: GPUs of a node */
+    int framework; /* enum mw_framework */
 };
 
 enum mw_objective { MW_OBJ_STEP_TIME, MW_OBJ_MEMORY };

@@ -100,6 +100,25 @@ const struct mw_field mw_workload_fields[] = {
      .doc = "seed of initial weights and data"},
     MW_FIELD_END};
 
+const struct mw_enum mw_framework_enums[] = {
+    {"any", MW_FRAMEWORK_ANY},
+    {"megatron-core-0.14", MW_FRAMEWORK_MEGATRON_CORE},
+    {"megatron-deepspeed", MW_FRAMEWORK_MEGATRON_DEEPSPEED},
+    {"torchtitan-0.2", MW_FRAMEWORK_TORCHTITAN},
+    {"nanotron-0.4", MW_FRAMEWORK_NANOTRON},
+    {"meshwright-host", MW_FRAMEWORK_HOST},
+    {NULL, 0}};
+
+const char *mw_framework_name(int framework)
+{
+    const struct mw_enum *e = mw_framework_enums;
+
+    while (e->name != NULL && e->value != framework) {
+        e++;
+    }
+    return e->name != NULL ? e->name : "?";
+}
+
 #define L_AT(member) offsetof(struct mw_limits, member)
 #define LIST_ROW(k, member, text)                                              \
     {                                                                          \
@@ -133,6 +152,11 @@ const struct mw_field mw_limits_fields[] = {
      .min = 1,
      .max = MW_WAYS_MAX,
      .doc = "largest tp; the GPUs of a node if absent"},
+    {.key = "framework",
+     .type = MW_F_ENUM,
+     .offset = L_AT(framework),
+     .enums = mw_framework_enums,
+     .doc = "framework whose rules a plan must meet; any if absent"},
     MW_FIELD_END};
 
 /* ---- defaults and conversions ----------------------------------------------

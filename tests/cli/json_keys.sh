@@ -20,7 +20,7 @@ json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_ti
 json "o['enumerated'] == sum(o['pruned'].values()) + len(o['plans'])"
 json "all(p['tp'] * p['pp'] * p['dp'] == 16 for p in o['plans'])"
 
-expect 1 "$mw" plan "$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml" --json --fix tp=1,pp=1,dp=64
+expect 1 "$mw" plan "$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml" --json --fix tp=1,pp=1,dp=64,zero=1
 json "o['plans'] == [] and o['pruned']['memory'] == o['evaluated'] > 0"
 
 expect 0 "$mw" sched --kind 1f1b --stages 4 --microbatches 8 --times 1,1,1 --json

@@ -64,6 +64,7 @@ static void test_every_key(void **state)
              "limits:\n  memory: 40GiB\n  memory_fraction: 0.5\n"
              "  tp: [1, 2]\n  pp: [4]\n  dp: [1]\n  micro_batch: [1, 2, 4]\n"
              "  cp: [1]\n  ep: [1]\n  vpp: [1, 2]\n  max_tp: 4\n"
+             "  framework: megatron-core-0.14\n"
              "objective: memory\n"
              "layout: {tp: 8, sp: true, cp: 1, pp: 4, vpp: 2, dp: 1, zero: 1,\n"
              "         ep: 1, etp: 1, micro_batch: 2, schedule: gpipe,\n"
@@ -82,6 +83,9 @@ static void test_every_key(void **state)
     assert_int_equal(s.limits.tp.n, 2);
     assert_int_equal(s.limits.micro_batch.v[2], 4);
     assert_int_equal(s.limits.max_tp, 4);
+    assert_int_equal(s.limits.framework, MW_FRAMEWORK_MEGATRON_CORE);
+    assert_string_equal(mw_framework_name(s.limits.framework),
+                        "megatron-core-0.14");
     assert_int_equal(s.objective, MW_OBJ_MEMORY);
     assert_true(s.has_layout);
     assert_int_equal(s.layout.tp, 8);
@@ -163,7 +167,8 @@ static void test_hash_differs(void **state)
         HEAD "limits: {tp: [1]}\n",
         HEAD "limits: {pp: [1]}\n",
         HEAD "limits: {tp: [1, 2]}\n",
-        HEAD "limits: {max_tp: 4}\n"};
+        HEAD "limits: {max_tp: 4}\n",
+        HEAD "limits: {framework: torchtitan-0.2}\n"};
     enum { N = sizeof texts / sizeof *texts };
     uint64_t hashes[N];
 

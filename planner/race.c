@@ -1,0 +1,304 @@
+/*
+ * Simulates candidates, least bound first, in rounds of MW_ROUND on several
+ * threads, until the bounds of all the others exceed the time of the last of
+ * the best that are asked for (Pareto: until each is dominated). The best are
+ * then proved so: every other was simulated or cannot be better.
+ */
+#include "planner/search_int.h"
+
+#include "base/log.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+double mw_race_score(const struct search *s, double time_s, double peak_bytes)
+{
+    return s->opts->rank_by == MW_RANK_MEMORY ? peak_bytes : time_s;
+}
+
+static double score_of(const struct search *s, const struct mw_candidate *c)
+{
+    return mw_race_score(s, c->step_time_s, c->peak_bytes);
+}
+
+bool mw_race_is_beaten(const struct search *s, double bound_s,
+                       double peak_bytes)
+{
+    double least_s = bound_s * (1 - 1e-9);
+
+    if (s->opts->rank_by == MW_RANK_PARETO) {
+        for (size_t i = 0; i < s->done.n; i++) {
+            const struct mw_candidate *c = &s->done.v[i];
+
+            if (c->step_time_s <= least_s &&
+                c->peak_bytes <= peak_bytes * (1 - 1e-9)) {
+                return true;
+            }
+        }
+        return false;
+    }
+    return s->done.n >= (size_t)s->top &&
+           mw_race_score(s, least_s, peak_bytes * (1 - 1e-9)) >=
+               score_of(s, &s->done.v[s->top - 1]);
+}
+
+bool mw_search_is_over(struct search *s)
+{
+    double spent_s = 1e-9 * (double)(mw_clock_wall_ns() - s->start_ns);
+
+    if ((s->opts->stop && *s->opts->stop) ||
+        (s->opts->time_limit_s > 0 && spent_s > s->opts->time_limit_s)) {
+        s->is_cut_short = true;
+    }
+    return s->is_cut_short;
+}
+
+/* ---- one round -------------------------------------------------------------
+ */
+struct pool {
+    struct search *s;
+    struct mw_candidate *v;
+    struct mw_err *errs;
+    size_t n;
+    atomic_size_t next;
+};
+
+static void simulate_one(const struct search *s, struct mw_candidate *c,
+                         struct mw_err *err)
+{
+    struct mw_plan plan;
+    struct mw_step_opts opts = {.no_breakdown = true};
+    struct mw_step_result step;
+
+    if (mw_plan_make(s->scenario, &c->layout, c->layers, &plan, err) != MW_OK) {
+        return;
+    }
+    if (mw_step_simulate(s->scenario, &plan, s->ctx, &opts, &step, err) ==
+        MW_OK) {
+        c->step_time_s = step.step_time_s;
+        c->peak_bytes = step.peak_bytes;
+        c->mfu = step.mfu;
+        c->is_simulated = true;
+        mw_step_result_release(&step);
+    }
+    mw_plan_release(&plan);
+}
+
+static void *worker(void *arg)
+{
+    struct pool *pool = arg;
+
+    for (;;) {
+        size_t i = atomic_fetch_add(&pool->next, 1);
+
+        if (i >= pool->n) {
+            return NULL;
+        }
+        simulate_one(pool->s, &pool->v[i], &pool->errs[i]);
+    }
+}
+
+/* Results do not depend on the number of threads. */
+static enum mw_status simulate_round(struct search *s, struct mw_candidate *v,
+                                     size_t n, struct mw_err *err)
+{
+    struct pool pool = {.s = s, .v = v, .n = n};
+    pthread_t threads[MW_ROUND];
+    int n_threads = 0;
+    enum mw_status status = MW_OK;
+
+    pool.errs = mw_calloc(n, sizeof *pool.errs);
+    atomic_init(&pool.next, 0);
+    for (int t = 1; t < s->jobs && t < (int)n; t++) {
+        if (pthread_create(&threads[n_threads], NULL, worker, &pool) == 0) {
+            n_threads++;
+        }
+    }
+    worker(&pool);
+    for (int t = 0; t < n_threads; t++) {
+        pthread_join(threads[t], NULL);
+    }
+    for (size_t i = 0; i < n && status == MW_OK; i++) {
+        status = pool.errs[i].status;
+        if (status != MW_OK && err) {
+            *err = pool.errs[i];
+        }
+    }
+    mw_free(pool.errs);
+    return status;
+}
+
+/* ---- the race --------------------------------------------------------------
+ */
+static int compare_bound(const void *a, const void *b)
+{
+    const struct mw_candidate *x = a, *y = b;
+
+    if (x->bound_s != y->bound_s) {
+        return x->bound_s < y->bound_s ? -1 : 1;
+    }
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int compare_peak(const void *a, const void *b)
+{
+    const struct mw_candidate *x = a, *y = b;
+
+    if (x->peak_bytes != y->peak_bytes) {
+        return x->peak_bytes < y->peak_bytes ? -1 : 1;
+    }
+    return compare_bound(a, b);
+}
+
+static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
+{
+    return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
+           a->vpp == b->vpp && a->dp == b->dp && a->ep == b->ep &&
+           a->etp == b->etp && a->sp == b->sp && a->zero == b->zero &&
+           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
+           strcmp(a->schedule, b->schedule) == 0 &&
+           strcmp(a->order, b->order) == 0;
+}
+
+/* Was it simulated as a seed? Then it takes its place in the enumeration. */
+static bool is_done(struct search *s, const struct mw_candidate *c)
+{
+    for (size_t i = 0; i < s->done.n; i++) {
+        if (s->done.v[i].is_seed &&
+            same_layout(&s->done.v[i].layout, &c->layout)) {
+            s->done.v[i].id = c->id;
+            s->done.v[i].is_seed = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare_done(const struct search *s, const struct mw_candidate *a,
+                        const struct mw_candidate *b)
+{
+    double x = score_of(s, a), y = score_of(s, b);
+
+    if (x == y) {
+        x = a->step_time_s;
+        y = b->step_time_s;
+    }
+    if (x != y) {
+        return x < y ? -1 : 1;
+    }
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static void sift(struct search *s, size_t i)
+{
+    struct mw_candidate c = s->done.v[i];
+
+    for (; i > 0 && compare_done(s, &c, &s->done.v[i - 1]) < 0; i--) {
+        s->done.v[i] = s->done.v[i - 1];
+    }
+    s->done.v[i] = c;
+}
+
+void mw_race_sort(struct search *s)
+{
+    for (size_t i = 1; i < s->done.n; i++) {
+        sift(s, i);
+    }
+}
+
+static void drop(struct search *s, const char *rule,
+                 const struct mw_candidate *c, double needed, double allowed)
+{
+    mw_tally_add(&s->tally, rule, 1, &c->layout, needed, allowed);
+}
+
+/* Takes up to MW_ROUND candidates that are not beaten from s->left. */
+static size_t next_round(struct search *s, struct weigher *w, size_t *at,
+                         struct mw_candidate *out)
+{
+    size_t n = 0;
+
+    while (*at < s->left.n && n < MW_ROUND) {
+        struct mw_candidate *c = &s->left.v[(*at)++];
+        enum mw_status status;
+        double peak;
+
+        if (is_done(s, c)) {
+            continue;
+        }
+        if (mw_race_is_beaten(s, c->bound_s, c->peak_bytes)) {
+            drop(s, "bound", c, c->bound_s, s->done.v[0].step_time_s);
+            continue;
+        }
+        mw_weigh_layers(w, &c->layout, &peak, &status, NULL);
+        size_t n_virtual = (size_t)c->layout.pp * (size_t)c->layout.vpp;
+
+        c->layers =
+            mw_arena_alloc(&s->result->arena, n_virtual, sizeof *c->layers);
+        memcpy(c->layers, w->layers, n_virtual * sizeof *c->layers);
+        out[n++] = *c;
+    }
+    return n;
+}
+
+static void take_round(struct search *s, const struct mw_candidate *v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].peak_bytes > s->usable_bytes) {
+            drop(s, "memory", &v[i], v[i].peak_bytes, s->usable_bytes);
+            continue;
+        }
+        if (v[i].bound_s * (1 - 1e-9) > v[i].step_time_s) {
+            mw_log(MW_LOG_WARN, "planner",
+                   "the bound %.9g s of a layout exceeds its simulated time "
+                   "%.9g s; nothing is proved",
+                   v[i].bound_s, v[i].step_time_s);
+            s->is_cut_short = true;
+        }
+        mw_array_push(&s->done, v[i]);
+        sift(s, s->done.n - 1);
+    }
+}
+
+enum mw_status mw_race(struct search *s, size_t max_simulated,
+                       struct mw_err *err)
+{
+    struct mw_progress progress;
+    struct mw_candidate round[MW_ROUND];
+    struct weigher w;
+    size_t at = 0, n_run = 0;
+    enum mw_status status = MW_OK;
+
+    if (s->left.n == 0) {
+        return MW_OK;
+    }
+    mw_weigher_init(&w, s);
+    mw_progress_begin(&progress, "simulated");
+    qsort(s->left.v, s->left.n, sizeof *s->left.v,
+          s->opts->rank_by == MW_RANK_MEMORY ? compare_peak : compare_bound);
+    /* The first round is run in any case: there is always an answer. */
+    while (status == MW_OK && n_run < max_simulated &&
+           (s->done.n == 0 || !mw_search_is_over(s))) {
+        size_t n = next_round(s, &w, &at, round);
+
+        if (n == 0) {
+            break;
+        }
+        status = simulate_round(s, round, n, err);
+        n_run += n;
+        if (status == MW_OK) {
+            take_round(s, round, n);
+        }
+        if (!s->opts->is_quiet) {
+            mw_progress_update(&progress, at, s->left.n);
+        }
+    }
+    mw_progress_end(&progress);
+    mw_weigher_release(&w);
+    memmove(s->left.v, s->left.v + at, (s->left.n - at) * sizeof *s->left.v);
+    s->left.n -= at;
+    return status;
+}

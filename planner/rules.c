@@ -1,0 +1,363 @@
+/*
+ * The rules, and the values that their conditions may name.
+ *
+ * Sources are files of the frameworks as they stood in August 2026 (Megatron-LM
+ * d98e8a64, Megatron-DeepSpeed 4efb479d, TorchTitan b5bcd76c, Nanotron
+ * 2411b022) with the line of the check; a rule is as strict as the strictest
+ * version it stands for, so a plan that meets it runs on all of them.
+ */
+#include "planner/rules.h"
+
+#include "planner/rule_expr.h"
+#include "sim/pipe/schedule.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* clang-format off */
+#define VALUES(X)                                                              \
+    X(tp) X(cp) X(pp) X(vpp) X(dp) X(ep) X(etp) X(sp) X(zero) X(micro_batch)   \
+    X(recompute) X(schedule) X(order) X(microbatches) X(ranks) X(layers)       \
+    X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
+    X(uneven) X(node)
+/* clang-format on */
+enum value {
+#define VALUE_ENUM(name) V_##name,
+    VALUES(VALUE_ENUM)
+#undef VALUE_ENUM
+        VALUE_COUNT
+};
+
+#define MEG MW_FRAMEWORK_MEGATRON_CORE
+#define MDS MW_FRAMEWORK_MEGATRON_DEEPSPEED
+#define TT MW_FRAMEWORK_TORCHTITAN
+#define NANO MW_FRAMEWORK_NANOTRON
+#define HOST MW_FRAMEWORK_HOST
+
+/* clang-format off */
+static const struct mw_rule rules[] = {
+    {"megatron_schedule", MEG,
+     "pp > 1 -> schedule == '1f1b' || schedule == 'interleaved-1f1b'",
+     "{schedule} is not a schedule of Megatron-Core (1f1b, interleaved-1f1b)",
+     "Megatron-LM megatron/core/pipeline_parallel/schedules.py"},
+    {"megatron_chunks", MEG, "(vpp > 1) == (schedule == 'interleaved-1f1b') || pp == 1",
+     "{schedule} with vpp {vpp}: chunks and interleaving go together",
+     "Megatron-LM megatron/core/pipeline_parallel/schedules.py get_forward_backward_func"},
+    {"megatron_interleaved_group", MEG, "vpp > 1 -> microbatches % pp == 0",
+     "interleaving needs micro-batches in multiples of pp {pp}, not {microbatches}",
+     "Megatron-LM megatron/core/pipeline_parallel/schedules.py:1159"},
+    {"megatron_chunk_layers", MEG, "vpp > 1 -> layers % (pp * vpp) == 0",
+     "{layers} layers do not divide over pp {pp} x vpp {vpp} chunks",
+     "Megatron-LM megatron/core/transformer/transformer_block.py:175"},
+    {"megatron_sp_tp", MEG, "sp -> tp > 1",
+     "sequence parallelism needs tp of at least 2",
+     "Megatron-LM megatron/core/model_parallel_config.py:504"},
+    {"megatron_sp_seq", MEG, "sp -> seq % (cp * lcm(2, tp)) == 0",
+     "sequences of {seq} tokens are not a multiple of cp x lcm(2, tp)",
+     "Megatron-LM megatron/core/tensor_parallel/mappings.py:73"},
+    {"megatron_zero", MEG,
+     "zero >= 2 -> pp == 1 && ep == 1 && !tied",
+     "ZeRO-{zero} is FSDP here, which excludes pipelines, experts in parallel and tied embeddings",
+     "Megatron-LM megatron/training/arguments.py:1031"},
+    {"megatron_expert_grid", MEG, "ranks % (etp * ep * pp) == 0",
+     "etp {etp} x ep {ep} x pp {pp} does not divide {ranks} ranks",
+     "Megatron-LM megatron/core/parallel_state.py:880"},
+    {"megatron_order", MEG,
+     "order == 'tp-cp-ep-dp-pp' || order == 'tp-cp-ep-pp-dp'",
+     "order {order} is not one of tp-cp-ep-dp-pp, tp-cp-ep-pp-dp",
+     "Megatron-LM megatron/core/parallel_state.py, --use-tp-pp-dp-mapping"},
+    {"megatron_order_experts", MEG,
+     "ep > 1 && etp != tp -> order == 'tp-cp-ep-dp-pp'",
+     "order {order} with etp other than tp: the pipelines of both grids would differ",
+     "Megatron-LM megatron/core/parallel_state.py:898"},
+    {"megatron_fp8_rows", MEG,
+     "dtype == 'fp8' -> seq * micro_batch % (16 * cp * (sp * tp + !sp)) == 0",
+     "FP8 needs token rows in multiples of 16 on each rank",
+     "Transformer Engine, shapes of FP8 GEMMs"},
+
+    {"mds_schedule", MDS, "pp > 1 -> schedule == '1f1b' || schedule == 'zb-h1'",
+     "{schedule} is not a schedule of the DeepSpeed pipeline engine (1f1b, zb-h1)",
+     "Megatron-DeepSpeed megatron/arguments.py:79"},
+    {"mds_chunks", MDS, "vpp == 1", "the DeepSpeed pipeline engine has no chunks (vpp {vpp})",
+     "Megatron-DeepSpeed megatron/arguments.py:173"},
+    {"mds_zb_sp", MDS, "schedule == 'zb-h1' -> !sp", "zb-h1 excludes sequence parallelism",
+     "Megatron-DeepSpeed megatron/arguments.py:79"},
+    {"mds_zero_pp", MDS, "pp > 1 -> zero <= 1", "ZeRO-{zero} excludes pipelines; at most 1 with pp {pp}",
+     "DeepSpeed deepspeed/runtime/pipe/engine.py:76"},
+    {"mds_moe_zero", MDS, "experts > 0 -> zero <= 2", "experts exclude ZeRO-3",
+     "DeepSpeed deepspeed/runtime/engine.py:1890"},
+    {"mds_cp", MDS, "cp == 1", "no context parallelism (cp {cp})",
+     "Megatron-DeepSpeed megatron/arguments.py"},
+    {"mds_order", MDS, "order == 'tp-cp-ep-dp-pp'", "order is fixed: pipe, data, model",
+     "DeepSpeed deepspeed/runtime/pipe/topology.py"},
+
+    {"titan_schedule", TT,
+     "pp > 1 -> schedule == '1f1b' || schedule == 'gpipe' || schedule == 'interleaved-1f1b' || "
+     "schedule == 'looped-bfs' || schedule == 'interleaved-zb' || schedule == 'zb-v' || schedule == 'dualpipev'",
+     "{schedule} is not a schedule of torch.distributed.pipelining",
+     "PyTorch torch/distributed/pipelining/schedules.py"},
+    {"titan_kv_heads", TT, "kv_heads % tp == 0", "tp {tp} does not divide {kv_heads} key-value heads",
+     "TorchTitan torchtitan/models/common/decoder.py:189"},
+    {"titan_zero", TT, "zero != 1", "there is no optimizer sharding alone (ZeRO-1): replicate (0) or shard (2, 3)",
+     "TorchTitan torchtitan/distributed/parallel_dims.py"},
+    {"titan_tokens", TT,
+     "seq * micro_batch % ((sp * tp + !sp) * (2 * cp * (cp > 1) + (cp == 1))) == 0",
+     "tokens of a micro-batch are not a multiple of tp and 2 cp",
+     "TorchTitan torchtitan/trainer.py:298"},
+    {"titan_microbatches", TT, "pp > 1 && vpp == 1 -> microbatches >= pp",
+     "{microbatches} micro-batches on pp {pp}: single-chunk schedules need one for each stage",
+     "PyTorch pull request 144702"},
+    {"titan_interleaved", TT,
+     "schedule == 'interleaved-1f1b' || schedule == 'interleaved-zb' -> microbatches < pp || microbatches % (microbatches / pp) == 0",
+     "{microbatches} micro-batches do not split into rounds of pp {pp}",
+     "PyTorch torch/distributed/pipelining/schedules.py"},
+    {"titan_dualpipev", TT, "schedule == 'dualpipev' -> microbatches >= 2 * pp",
+     "dualpipev needs 2 pp micro-batches, not {microbatches}",
+     "PyTorch torch/distributed/pipelining/schedules.py"},
+    {"titan_tied", TT, "tied -> pp == 1", "tied embeddings exclude pipelines",
+     "TorchTitan torchtitan/models/common/decoder.py:168"},
+    {"titan_experts", TT, "dp * cp * tp % ep == 0", "ep {ep} does not divide dp x cp x tp",
+     "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
+    {"titan_etp", TT, "etp == 1 || etp == tp", "etp {etp} must be 1 or tp {tp}",
+     "TorchTitan torchtitan/distributed/parallel_dims.py"},
+    {"titan_order", TT, "order == 'tp-cp-ep-dp-pp'", "the mesh is fixed: pp, dp, cp, tp",
+     "TorchTitan torchtitan/distributed/parallel_dims.py:176"},
+
+    {"nanotron_schedule", NANO, "pp > 1 -> schedule == '1f1b' || schedule == 'gpipe'",
+     "{schedule} is not an engine of Nanotron (1f1b, afab)", "Nanotron src/nanotron/parallel/pipeline_parallel/engine.py"},
+    {"nanotron_chunks", NANO, "vpp == 1", "no chunks (vpp {vpp})",
+     "Nanotron src/nanotron/parallel/pipeline_parallel/engine.py"},
+    {"nanotron_kv_heads", NANO, "tp <= kv_heads", "tp {tp} exceeds {kv_heads} key-value heads",
+     "Nanotron src/nanotron/models/llama.py"},
+    {"nanotron_experts", NANO, "ep == 1", "the grid leaves no room for ep {ep}",
+     "Nanotron src/nanotron/parallel/context.py:26"},
+    {"nanotron_microbatches", NANO, "pp > 1 -> microbatches >= pp", "{microbatches} micro-batches on pp {pp} stages",
+     "Nanotron issue 347"},
+    {"nanotron_zero", NANO, "zero <= 1", "ZeRO-{zero}: 0 and 1 exist",
+     "Nanotron src/nanotron/optim/zero.py"},
+    {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
+     "Nanotron src/nanotron/parallel/context.py"},
+
+    {"host_cp", HOST, "cp == 1", "our host executor has no context parallelism (cp {cp})", "exec/job.c"},
+    {"host_ep", HOST, "ep == 1 && etp == 1", "our host executor has no expert parallelism (ep {ep}, etp {etp})", "exec/job.c"},
+    {"host_sp", HOST, "!sp || tp == 1", "our host executor has no sequence parallelism", "exec/job.c"},
+    {"host_zero", HOST, "zero <= 1", "our host executor has no ZeRO-{zero}", "exec/job.c"},
+    {"host_recompute", HOST, "recompute == 'none'", "our host executor has no recomputation", "exec/job.c"},
+    {"host_schedule", HOST, "schedule != 'dualpipe' && schedule != 'chimera' && schedule != 'seq1f1b'",
+     "our host executor runs one route of whole micro-batches, not {schedule}", "exec/job.c"},
+};
+/* clang-format on */
+enum { N_RULES = sizeof rules / sizeof rules[0] };
+
+struct mw_rule_set {
+    const struct mw_scenario *scenario;
+    const struct mw_cost_ctx *ctx;
+    const struct mw_rule *rule[N_RULES];
+    struct mw_rule_code code[N_RULES];
+    int n;
+    bool allows_uneven;
+};
+
+const struct mw_rule *mw_rule_row(size_t i)
+{
+    return i < N_RULES ? &rules[i] : NULL;
+}
+
+/* ---- names -----------------------------------------------------------------
+ */
+static const char *const value_names[VALUE_COUNT] = {
+#define VALUE_NAME(name) #name,
+    VALUES(VALUE_NAME)
+#undef VALUE_NAME
+};
+
+static int name_index(const char *name, int len)
+{
+    for (int i = 0; i < VALUE_COUNT; i++) {
+        if (strncmp(value_names[i], name, (size_t)len) == 0 &&
+            value_names[i][len] == '\0') {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Ids of texts: schedules by their place, then orders, recomputation, dtypes.
+ * Ranges do not overlap, so a text compared with the wrong value is false. */
+enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000 };
+
+static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
+                       int64_t base)
+{
+    for (; e->name; e++) {
+        if (strncmp(e->name, text, n) == 0 && e->name[n] == '\0') {
+            return base + e->value;
+        }
+    }
+    return -1;
+}
+
+static const char *const orders[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"};
+
+static int64_t order_id(const char *text, size_t n)
+{
+    for (int i = 0; i < 2; i++) {
+        if (strncmp(orders[i], text, n) == 0 && orders[i][n] == '\0') {
+            return ID_ORDER + i;
+        }
+    }
+    return -1;
+}
+
+static int64_t text_id(const char *text, int len)
+{
+    size_t n = (size_t)len;
+    int64_t id = order_id(text, n);
+
+    for (size_t i = 0; mw_schedule_kind(i); i++) {
+        const char *name = mw_schedule_kind(i)->name;
+
+        if (strncmp(name, text, n) == 0 && name[n] == '\0') {
+            return (int64_t)i;
+        }
+    }
+    id = id < 0 ? enum_id(mw_recompute_enums, text, n, ID_RECOMPUTE) : id;
+    return id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
+}
+
+/* ---- sets ------------------------------------------------------------------
+ */
+static void add_rules(struct mw_rule_set *set, int framework)
+{
+    static const struct mw_rule_names names = {name_index, text_id};
+
+    for (int i = 0; i < N_RULES; i++) {
+        struct mw_err err = {0};
+
+        if (rules[i].framework != framework) {
+            continue;
+        }
+        MW_ASSERT(mw_rule_compile(rules[i].condition, &names,
+                                  &set->code[set->n], &err) == MW_OK,
+                  "rule %s: %s", rules[i].id, err.text);
+        set->rule[set->n++] = &rules[i];
+    }
+}
+
+struct mw_rule_set *mw_rule_set_new(const struct mw_scenario *scenario,
+                                    const struct mw_cost_ctx *ctx)
+{
+    struct mw_rule_set *set = mw_calloc(1, sizeof *set);
+    int framework = scenario->limits.framework;
+
+    set->scenario = scenario;
+    set->ctx = ctx;
+    /* Uneven stages: Megatron-Core takes a list (pipeline layout), DeepSpeed a
+     * partition method, Nanotron its own blocks; TorchTitan splits evenly. */
+    set->allows_uneven = framework != MW_FRAMEWORK_TORCHTITAN;
+    add_rules(set, framework);
+    if (ctx->gpu->is_cpu && framework != MW_FRAMEWORK_HOST) {
+        add_rules(set, MW_FRAMEWORK_HOST);
+    }
+    return set;
+}
+
+void mw_rule_set_free(struct mw_rule_set *set)
+{
+    mw_free(set);
+}
+
+bool mw_rule_set_allows_uneven(const struct mw_rule_set *set)
+{
+    return set->allows_uneven;
+}
+
+static void fill_values(const struct mw_rule_set *set,
+                        const struct mw_layout *l, int64_t v[VALUE_COUNT])
+{
+    const struct mw_model *m = &set->scenario->model;
+    const struct mw_workload *w = &set->scenario->workload;
+    int64_t order = order_id(l->order, strlen(l->order));
+
+    v[V_tp] = l->tp;
+    v[V_cp] = l->cp;
+    v[V_pp] = l->pp;
+    v[V_vpp] = l->vpp;
+    v[V_dp] = l->dp;
+    v[V_ep] = l->ep;
+    v[V_etp] = l->etp;
+    v[V_sp] = l->sp;
+    v[V_zero] = l->zero;
+    v[V_micro_batch] = l->micro_batch;
+    v[V_recompute] = ID_RECOMPUTE + (int64_t)l->recompute;
+    v[V_schedule] = text_id(l->schedule, (int)strlen(l->schedule));
+    v[V_order] = order;
+    v[V_microbatches] = mw_microbatches(l, w);
+    v[V_ranks] = (int64_t)l->tp * l->cp * l->pp * l->dp;
+    v[V_layers] = m->n_layers;
+    v[V_heads] = m->n_heads;
+    v[V_kv_heads] = m->mla.on ? m->n_heads : m->n_kv_heads;
+    v[V_experts] = m->moe.n_experts;
+    v[V_vocab] = m->vocab;
+    v[V_seq] = w->seq;
+    v[V_batch] = w->global_batch;
+    v[V_dtype] = ID_DTYPE + (int64_t)w->dtype;
+    v[V_tied] = m->tied;
+    v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;
+    v[V_node] = set->ctx->gpus_per_node;
+}
+
+const struct mw_rule *mw_rule_broken(const struct mw_rule_set *set,
+                                     const struct mw_layout *layout)
+{
+    int64_t v[VALUE_COUNT];
+
+    if (set->n == 0) {
+        return NULL;
+    }
+    fill_values(set, layout, v);
+    for (int i = 0; i < set->n; i++) {
+        if (!mw_rule_eval(&set->code[i], v)) {
+            return set->rule[i];
+        }
+    }
+    return NULL;
+}
+
+static void add_value(const struct mw_layout *l, const int64_t *v, int index,
+                      struct mw_str *out)
+{
+    if (index == V_schedule) {
+        mw_str_add(out, l->schedule);
+    } else if (index == V_order) {
+        mw_str_add(out, l->order);
+    } else {
+        mw_str_addf(out, "%" PRId64, v[index]);
+    }
+}
+
+void mw_rule_explain(const struct mw_rule_set *set, const struct mw_rule *rule,
+                     const struct mw_layout *layout, struct mw_str *out)
+{
+    int64_t v[VALUE_COUNT];
+    const char *at = rule->message;
+
+    fill_values(set, layout, v);
+    while (*at != '\0') {
+        const char *open = strchr(at, '{');
+        const char *close = open ? strchr(open, '}') : NULL;
+
+        if (!close) {
+            mw_str_add(out, at);
+            break;
+        }
+        mw_str_addf(out, "%.*s", (int)(open - at), at);
+        int index = name_index(open + 1, (int)(close - open - 1));
+
+        MW_ASSERT(index >= 0, "rule %s: %s", rule->id, open);
+        add_value(layout, v, index, out);
+        at = close + 1;
+    }
+    mw_str_addf(out, " (%s)", rule->source);
+}

@@ -1,0 +1,170 @@
+/*
+ * One layout weighed: layers per stage, bound of the time, memory.
+ *
+ * Layers: even, unless the min-max partition has a smaller maximum. Memory of
+ * a stage is linear in its layers, so where the partition does not fit, the
+ * same program with memory rows finds the fastest one that does, or none does.
+ * Partitions are for one chunk a device and layers that are alike.
+ *
+ * The order of the tests is what makes the answer a proof: the bound is that
+ * of the very layers that would be simulated.
+ */
+#include "planner/search_int.h"
+
+#include <math.h>
+#include <string.h>
+
+void mw_weigher_init(struct weigher *w, const struct search *s)
+{
+    *w = (struct weigher){.s = s,
+                          .fast = mw_fast_new(s->scenario, s->ctx),
+                          .n_layers = s->scenario->model.n_layers};
+    w->layers = mw_calloc((size_t)w->n_layers, sizeof *w->layers);
+    w->rows = mw_calloc(3 * (size_t)w->n_layers, sizeof *w->rows);
+}
+
+void mw_weigher_release(struct weigher *w)
+{
+    mw_fast_free(w->fast);
+    mw_free(w->layers);
+    mw_free(w->rows);
+}
+
+static bool can_partition(const struct weigher *w,
+                          const struct mw_layout *layout)
+{
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(layout->schedule);
+
+    return layout->pp > 1 && layout->vpp == 1 && kind->max_chunks == 1 &&
+           !w->s->is_mixed && w->n_layers > layout->pp &&
+           mw_rule_set_allows_uneven(w->s->space.rules);
+}
+
+static double slowest(const struct mw_partition_problem *p, const int *layers)
+{
+    double most = 0;
+
+    for (int k = 0; k < p->n_stages; k++) {
+        most = fmax(most, layers[k] * p->layer_s + p->extra_s[k]);
+    }
+    return most;
+}
+
+/* Replaces the even split where another has a smaller maximum. */
+static struct mw_partition_problem level_layers(struct weigher *w,
+                                                const struct mw_layout *layout)
+{
+    struct mw_fast_units units;
+    int n = layout->pp;
+    double *extra = w->rows;
+    struct mw_partition_problem p = {
+        .n_stages = n, .n_layers = w->n_layers, .extra_s = extra};
+
+    mw_fast_units_of(w->fast, layout, &units);
+    memset(extra, 0, (size_t)n * sizeof *extra);
+    extra[0] = units.embedding_s;
+    extra[n - 1] += units.head_s;
+    p.layer_s = units.layer_s;
+    double even = slowest(&p, w->layers);
+    double mean =
+        (w->n_layers * p.layer_s + units.embedding_s + units.head_s) / n;
+
+    /* Whole layers: nothing below the mean is reached. */
+    if (even - mean > 1e-3 * p.layer_s &&
+        mw_partition_layers(&p, w->layers, NULL) == MW_OK &&
+        slowest(&p, w->layers) >= even * (1 - 1e-12)) {
+        mw_plan_even_layers(w->n_layers, n, w->layers);
+    }
+    return p;
+}
+
+bool mw_weigh_layers(struct weigher *w, const struct mw_layout *layout,
+                     double *out_peak_bytes, enum mw_status *out_status,
+                     struct mw_err *err)
+{
+    double usable = w->s->usable_bytes;
+    bool can = can_partition(w, layout);
+    struct mw_partition_problem p = {0};
+
+    mw_plan_even_layers(w->n_layers, layout->pp * layout->vpp, w->layers);
+    if (can) {
+        p = level_layers(w, layout);
+    }
+    *out_status =
+        mw_fast_peak_bytes(w->fast, layout, w->layers, out_peak_bytes, err);
+    if (*out_status != MW_OK || *out_peak_bytes <= usable || !can) {
+        return *out_status == MW_OK && *out_peak_bytes <= usable;
+    }
+    double *slope = w->rows + layout->pp, *fixed = slope + layout->pp;
+
+    mw_fast_memory_rows(w->fast, layout, slope, fixed, NULL);
+    p.layer_bytes = slope;
+    p.fixed_bytes = fixed;
+    p.limit_bytes = usable;
+    return mw_partition_layers(&p, w->layers, NULL) == MW_OK &&
+           mw_fast_peak_bytes(w->fast, layout, w->layers, out_peak_bytes,
+                              NULL) == MW_OK &&
+           *out_peak_bytes <= usable;
+}
+
+/* Cheap tests first where the layers are even anyway: making a schedule's
+ * list for its memory is the dear one. */
+static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
+                             struct mw_fast_bound *bound)
+{
+    const struct search *s = w->s;
+
+    if (mw_fast_bound(w->fast, layout, NULL, bound, NULL) != MW_OK) {
+        mw_tally_add(w->tally, "schedule", 1, layout, 0, 0);
+        return true;
+    }
+    if (can_partition(w, layout)) {
+        return false;
+    }
+    if (bound->least_bytes > s->usable_bytes) {
+        mw_tally_add(w->tally, "memory", 1, layout, bound->least_bytes,
+                     s->usable_bytes);
+        return true;
+    }
+    if (mw_race_is_beaten(s, bound->time_s, bound->least_bytes)) {
+        mw_tally_add(w->tally, "bound", 1, layout, bound->time_s,
+                     s->done.v[0].step_time_s);
+        return true;
+    }
+    return false;
+}
+
+void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
+{
+    struct weigher *w = weigher;
+    const struct search *s = w->s;
+    struct mw_fast_bound bound;
+    enum mw_status status;
+    double peak;
+
+    if (is_dropped_early(w, layout, &bound)) {
+        return;
+    }
+    bool fits = mw_weigh_layers(w, layout, &peak, &status, NULL);
+
+    if (status != MW_OK) {
+        mw_tally_add(w->tally, "schedule", 1, layout, 0, 0);
+        return;
+    }
+    if (!fits) {
+        mw_tally_add(w->tally, "memory", 1, layout, peak, s->usable_bytes);
+        return;
+    }
+    mw_fast_bound(w->fast, layout, w->layers, &bound, NULL);
+    if (mw_race_is_beaten(s, bound.time_s, peak)) {
+        mw_tally_add(w->tally, "bound", 1, layout, bound.time_s,
+                     s->done.v[0].step_time_s);
+        return;
+    }
+    struct mw_candidate c = {.layout = *layout,
+                             .bound_s = bound.time_s,
+                             .peak_bytes = peak,
+                             .id = w->id_base + at};
+
+    mw_array_push(w->out, c);
+}
