@@ -60,8 +60,7 @@ void mw_fluid_free(struct mw_fluid *fluid)
     mw_free(fluid);
 }
 
-/* ---- heap of links
- * ------------------------------------------------------------ */
+/* ---- heap of links ---- */
 
 static void key_place(struct mw_fluid *f, uint32_t at, struct fluid_key k)
 {
@@ -153,8 +152,7 @@ void fluid_rekey(struct mw_fluid *f, uint32_t link)
     }
 }
 
-/* ---- heap of the flows at home on a link
- * ------------------------------------------ */
+/* ---- heap of the flows at home on a link ---- */
 
 static void home_place(struct mw_fluid *f, struct fluid_link *l, uint32_t at,
                        uint32_t flow)
@@ -233,8 +231,7 @@ void fluid_advance(struct mw_fluid *f, struct fluid_link *l)
     }
 }
 
-/* ---- flows
- * ------------------------------------------------------------------------ */
+/* ---- flows ---- */
 
 static void start_flow(struct mw_fluid *f, const struct pending *p)
 {
@@ -294,8 +291,7 @@ static void end_flow(struct mw_fluid *f, uint32_t id)
     f->n_active--;
 }
 
-/* ---- messages in their latency
- * ------------------------------------------------------ */
+/* ---- messages in their latency ---- */
 
 static bool sooner(const struct pending *a, const struct pending *b)
 {
@@ -388,8 +384,7 @@ void mw_fluid_timer(struct mw_fluid *fluid, double delay_s, uint64_t tag)
     put_off(fluid, &p, delay_s);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 /* The earlier of ring and heap, or NULL. */
 static const struct pending *next_pending(const struct mw_fluid *f)

@@ -1,0 +1,657 @@
+/*
+ * Built-in programs. Each is rank -> lanes -> steps; in place, so that input
+ * and output are one buffer of n blocks (chunks).
+ *
+ * Sources: ring, recursive halving and doubling, Bruck, pairwise: Thakur,
+ * Rabenseifner, Gropp, IJHPCA 19(1), 2005. Two trees: Sanders, Speck, Traeff
+ * 2009. All-pairs: the one- and two-shot all-reduce of inference engines
+ * (TensorRT-LLM, vLLM), which read peers' buffers directly.
+ */
+#include "sim/coll/program.h"
+
+#include "sim/coll/nccl.h"
+
+#include <string.h>
+
+static const char *const algo_names[MW_ALGOS] = {"ring",
+                                                 "tree",
+                                                 "double_binary_tree",
+                                                 "halving_doubling",
+                                                 "recursive_doubling",
+                                                 "bruck",
+                                                 "pairwise",
+                                                 "hierarchical",
+                                                 "one_shot",
+                                                 "two_shot"};
+static const char *const op_names[MW_PROG_OPS] = {
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+    "broadcast",  "reduce",     "gather",         "scatter"};
+
+const char *mw_prog_algo_name(enum mw_prog_algo algo)
+{
+    return algo_names[algo];
+}
+
+const char *mw_prog_op_name(enum mw_prog_op op)
+{
+    return op_names[op];
+}
+
+/* Lanes and steps are collected here and copied into the arena at the end. */
+struct draft_lane {
+    int send, recv, channel;
+    MW_ARRAY(struct mw_prog_step) step;
+};
+struct draft {
+    const struct mw_prog_spec *spec;
+    struct mw_prog *prog;
+    int n, chunks;                      /* of the buffer */
+    MW_ARRAY(struct draft_lane) * lane; /* per rank */
+    struct mw_err *err;
+};
+
+static int pow2_floor(int v)
+{
+    int p = 1;
+    while (2 * p <= v) {
+        p *= 2;
+    }
+    return p;
+}
+
+/* A new lane of a rank; returns its number. */
+static int add_lane(struct draft *d, int rank, int send, int recv, int channel)
+{
+    struct draft_lane l = {.send = send, .recv = recv, .channel = channel};
+    mw_array_push(&d->lane[rank], l);
+    return (int)d->lane[rank].n - 1;
+}
+
+static struct mw_prog_step *add_step(struct draft *d, int rank, int lane,
+                                     enum mw_prog_kind kind, int src, int dst,
+                                     int count)
+{
+    struct draft_lane *l = &d->lane[rank].v[lane];
+    struct mw_prog_step s = {.kind = (uint8_t)kind,
+                             .src = src,
+                             .dst = dst,
+                             .count = count,
+                             .dep_lane = -1,
+                             .dep_step = -1};
+    mw_array_push(&l->step, s);
+    return &l->step.v[l->step.n - 1];
+}
+
+static int mod(int a, int n)
+{
+    return (a % n + n) % n;
+}
+
+/* ---- rings ---- */
+
+static void ring(struct draft *d, const int *order, int n, int first_chunk,
+                 int per_block, bool reduce, bool gather)
+{
+    for (int i = 0; i < n; i++) {
+        int r = order[i];
+        int lane =
+            add_lane(d, r, order[mod(i + 1, n)], order[mod(i - 1, n)], 0);
+        int base = first_chunk;
+        for (int s = 0; reduce && s < n - 1; s++) {
+            add_step(d, r, lane, MW_STEP_SEND,
+                     base + mod(i - s - 1, n) * per_block, 0, per_block);
+            add_step(d, r, lane, MW_STEP_RECV_REDUCE, 0,
+                     base + mod(i - s - 2, n) * per_block, per_block);
+        }
+        for (int s = 0; gather && s < n - 1; s++) {
+            add_step(d, r, lane, MW_STEP_SEND, base + mod(i - s, n) * per_block,
+                     0, per_block);
+            add_step(d, r, lane, MW_STEP_RECV, 0,
+                     base + mod(i - s - 1, n) * per_block, per_block);
+        }
+    }
+}
+
+static void build_ring(struct draft *d)
+{
+    int *order = mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *order);
+    for (int i = 0; i < d->n; i++) {
+        order[i] = i;
+    }
+    enum mw_prog_op op = d->spec->op;
+    if (op == MW_PROG_BROADCAST || op == MW_PROG_REDUCE) {
+        /* A pipeline from (to) the root: chunk after chunk. */
+        for (int i = 0; i < d->n; i++) {
+            int r = mod(d->spec->root + i, d->n);
+            bool up = op == MW_PROG_REDUCE;
+            int next = i + 1 < d->n ? mod(r + 1, d->n) : -1;
+            int prev = i > 0 ? mod(r - 1, d->n) : -1;
+            int lane = add_lane(d, r, up ? prev : next, up ? next : prev, 0);
+            bool recv = up ? next >= 0 : prev >= 0;
+            bool send = up ? prev >= 0 : next >= 0;
+            for (int c = 0; c < d->chunks; c++) {
+                if (recv) {
+                    add_step(d, r, lane,
+                             up ? MW_STEP_RECV_REDUCE : MW_STEP_RECV, 0, c, 1);
+                }
+                if (send) {
+                    add_step(d, r, lane, MW_STEP_SEND, c, 0, 1);
+                }
+            }
+        }
+        return;
+    }
+    ring(d, order, d->n, 0, 1, op != MW_PROG_ALL_GATHER,
+         op != MW_PROG_REDUCE_SCATTER);
+}
+
+/* ---- trees ---- */
+
+/* Chunks [first, first + count) up a tree and down again; one lane per edge
+ * and direction. parent[r] -1: root. */
+static void tree_up_down(struct draft *d, const int *parent, int first,
+                         int count, bool up, bool down, int channel)
+{
+    int n = d->n;
+    for (int r = 0; r < n; r++) {
+        int kids[64], lanes[64], n_kids = 0;
+        for (int k = 0; k < n && n_kids < 64; k++) {
+            if (parent[k] == r) {
+                kids[n_kids++] = k;
+            }
+        }
+        int up_lane = -1;
+        for (int i = 0; up && i < n_kids; i++) {
+            lanes[i] = add_lane(d, r, -1, kids[i], channel);
+            for (int c = 0; c < count; c++) {
+                struct mw_prog_step *s = add_step(
+                    d, r, lanes[i], MW_STEP_RECV_REDUCE, 0, first + c, 1);
+                if (i >
+                    0) { /* children in turn: sums of one chunk one by one */
+                    s->dep_lane = lanes[i - 1];
+                    s->dep_step = c;
+                }
+            }
+        }
+        if (up && parent[r] >= 0) {
+            up_lane = add_lane(d, r, parent[r], -1, channel);
+            for (int c = 0; c < count; c++) {
+                struct mw_prog_step *s =
+                    add_step(d, r, up_lane, MW_STEP_SEND, first + c, 0, 1);
+                if (n_kids > 0) {
+                    s->dep_lane = lanes[n_kids - 1];
+                    s->dep_step = c;
+                }
+            }
+        }
+        int recv_lane = -1;
+        if (down && parent[r] >= 0) {
+            recv_lane = add_lane(d, r, -1, parent[r], channel);
+            for (int c = 0; c < count; c++) {
+                struct mw_prog_step *s =
+                    add_step(d, r, recv_lane, MW_STEP_RECV, 0, first + c, 1);
+                if (up_lane >= 0) {
+                    s->dep_lane = up_lane;
+                    s->dep_step = c;
+                }
+            }
+        }
+        for (int i = 0; down && i < n_kids; i++) {
+            int lane = add_lane(d, r, kids[i], -1, channel);
+            int wait = recv_lane >= 0 ? recv_lane : up ? lanes[n_kids - 1] : -1;
+            for (int c = 0; c < count; c++) {
+                struct mw_prog_step *s =
+                    add_step(d, r, lane, MW_STEP_SEND, first + c, 0, 1);
+                s->dep_lane = wait;
+                s->dep_step = wait >= 0 ? c : -1;
+            }
+        }
+    }
+}
+
+/* Binomial tree: parent clears the lowest set bit, relative to the root. */
+static void build_tree(struct draft *d)
+{
+    int *parent = mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *parent);
+    for (int i = 0; i < d->n; i++) {
+        int v = i & (i - 1);
+        parent[mod(i + d->spec->root, d->n)] =
+            i == 0 ? -1 : mod(v + d->spec->root, d->n);
+    }
+    enum mw_prog_op op = d->spec->op;
+    tree_up_down(d, parent, 0, d->chunks,
+                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_REDUCE,
+                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_BROADCAST, 0);
+}
+
+static void build_double_tree(struct draft *d)
+{
+    int half = d->chunks / 2;
+    for (int t = 0; t < 2; t++) {
+        int *parent =
+            mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *parent);
+        for (int r = 0; r < d->n; r++) {
+            struct mw_nccl_tree_node node[2];
+            mw_nccl_double_tree(d->n, r, node);
+            parent[r] = node[t].up;
+        }
+        tree_up_down(d, parent, t * half, t ? d->chunks - half : half, true,
+                     true, t);
+    }
+}
+
+/* ---- powers of two ---- */
+
+static void exchange(struct draft *d, int r, int peer, enum mw_prog_kind kind,
+                     int send, int recv, int count)
+{
+    /* Sums on channel 0, copies on 1: the peers meet again. */
+    int lane = add_lane(d, r, peer, peer, kind == MW_STEP_RECV ? 1 : 0);
+    int last = lane - 1;
+    struct mw_prog_step *s = add_step(d, r, lane, MW_STEP_SEND, send, 0, count);
+    if (last >= 0) { /* one exchange after the other */
+        s->dep_lane = last;
+        s->dep_step = (int)d->lane[r].v[last].step.n - 1;
+    }
+    add_step(d, r, lane, kind, 0, recv, count);
+}
+
+static void build_halving_doubling(struct draft *d)
+{
+    int n = d->n;
+    enum mw_prog_op op = d->spec->op;
+    for (int r = 0; r < n; r++) {
+        int lo = 0, width = n;
+        for (int bit = n / 2; bit >= 1 && op != MW_PROG_ALL_GATHER; bit /= 2) {
+            int peer = r ^ bit, half = width / 2;
+            bool upper = (r & bit) != 0;
+            exchange(d, r, peer, MW_STEP_RECV_REDUCE, lo + (upper ? 0 : half),
+                     lo + (upper ? half : 0), half);
+            lo += upper ? half : 0;
+            width = half;
+        }
+        lo = r;
+        width = 1;
+        for (int bit = 1; bit < n && op != MW_PROG_REDUCE_SCATTER; bit *= 2) {
+            int peer = r ^ bit;
+            int other = lo ^ bit;
+            exchange(d, r, peer, MW_STEP_RECV, lo, other, width);
+            lo = lo < other ? lo : other;
+            width *= 2;
+        }
+    }
+}
+
+/* All data in every exchange: the peer's sum is added. Received into scratch
+ * first, because what is sent must be the old value. */
+static void build_recursive_doubling(struct draft *d)
+{
+    int n = d->n;
+    if (d->spec->op == MW_PROG_ALL_GATHER) {
+        build_halving_doubling(d);
+        return;
+    }
+    for (int r = 0; r < n; r++) {
+        int lane = -1, step = -1;
+        for (int bit = 1; bit < n; bit *= 2) {
+            int l = add_lane(d, r, r ^ bit, r ^ bit, 0);
+            struct mw_prog_step *s =
+                add_step(d, r, l, MW_STEP_SEND, 0, 0, d->chunks);
+            s->dep_lane = lane;
+            s->dep_step = step;
+            add_step(d, r, l, MW_STEP_RECV_REDUCE, 0, 0, d->chunks);
+            lane = l;
+            step = 1;
+        }
+    }
+}
+
+/* ---- everybody with everybody ---- */
+
+static void build_all_pairs(struct draft *d, bool two_shot)
+{
+    int n = d->n;
+    bool reduce = d->spec->op == MW_PROG_ALL_REDUCE;
+    for (int r = 0; r < n; r++) {
+        int all = reduce && !two_shot ? d->chunks : 1;
+        int last = -1;
+        if (!reduce) { /* all-gather: my block to all */
+            for (int k = 1; k < n; k++) {
+                int l = add_lane(d, r, mod(r + k, n), mod(r - k, n), 0);
+                add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
+                add_step(d, r, l, MW_STEP_RECV, 0, mod(r - k, n), 1);
+            }
+            continue;
+        }
+        /* Peers' values land in scratch, then are added in turn. */
+        for (int k = 1; k < n; k++) {
+            int to = mod(r + k, n), from = mod(r - k, n);
+            int l = add_lane(d, r, to, from, 0);
+            add_step(d, r, l, MW_STEP_SEND, two_shot ? to : 0, 0, all);
+            struct mw_prog_step *s =
+                add_step(d, r, l, MW_STEP_RECV, 0, (k - 1) * all, all);
+            s->dst_buf = MW_BUF_SCRATCH;
+        }
+        int sum = add_lane(d, r, -1, -1, 0);
+        for (int k = 1; !two_shot && k < n; k++) { /* all have my old value */
+            struct mw_prog_step *s = add_step(d, r, sum, MW_STEP_NOP, 0, 0, 0);
+            s->dep_lane = k - 1;
+            s->dep_step = 0;
+        }
+        for (int k = 1; k < n; k++) {
+            struct mw_prog_step *s =
+                add_step(d, r, sum, MW_STEP_REDUCE, (k - 1) * all,
+                         two_shot ? r : 0, all);
+            s->src_buf = MW_BUF_SCRATCH;
+            s->dep_lane = k - 1;
+            s->dep_step = 1;
+            last = k - 1;
+        }
+        for (int k = 1; two_shot && k < n; k++) {
+            int l = add_lane(d, r, mod(r + k, n), mod(r - k, n), 1);
+            struct mw_prog_step *s = add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
+            s->dep_lane = sum;
+            s->dep_step = last;
+            /* The block that arrives was sent on before the sum was ready. */
+            s = add_step(d, r, l, MW_STEP_RECV, 0, mod(r - k, n), 1);
+        }
+    }
+}
+
+/* Block b of rank r goes to rank b; not in place: input and output differ. */
+static void build_pairwise(struct draft *d)
+{
+    int n = d->n;
+    enum mw_prog_op op = d->spec->op;
+    for (int r = 0; r < n; r++) {
+        int root = d->spec->root;
+        if (op == MW_PROG_ALL_TO_ALL || r == root) {
+            int own = add_lane(d, r, -1, -1, 0);
+            struct mw_prog_step *s =
+                add_step(d, r, own, MW_STEP_COPY, op == MW_PROG_GATHER ? 0 : r,
+                         op == MW_PROG_SCATTER ? 0 : r, 1);
+            s->dst_buf = MW_BUF_OUTPUT;
+        }
+        for (int k = 1; k < n; k++) {
+            int to = mod(r + k, n), from = mod(r - k, n);
+            bool sends = op == MW_PROG_ALL_TO_ALL ||
+                         (op == MW_PROG_GATHER && to == root) ||
+                         (op == MW_PROG_SCATTER && r == root);
+            bool recvs = op == MW_PROG_ALL_TO_ALL ||
+                         (op == MW_PROG_GATHER && r == root) ||
+                         (op == MW_PROG_SCATTER && from == root);
+            if (!sends && !recvs) {
+                continue;
+            }
+            int l = add_lane(d, r, sends ? to : -1, recvs ? from : -1, 0);
+            if (sends) {
+                add_step(d, r, l, MW_STEP_SEND, op == MW_PROG_GATHER ? 0 : to,
+                         0, 1);
+            }
+            if (recvs) {
+                struct mw_prog_step *s =
+                    add_step(d, r, l, MW_STEP_RECV, 0,
+                             op == MW_PROG_SCATTER ? 0 : from, 1);
+                s->dst_buf = MW_BUF_OUTPUT;
+            }
+        }
+    }
+}
+
+/* All-gather in ceil(log2 n) rounds: round k sends all blocks had so far to
+ * rank - 2^k, block j of the output at (rank + j) mod n. */
+static void build_bruck(struct draft *d)
+{
+    int n = d->n;
+    for (int r = 0; r < n; r++) {
+        int have = 1, last = -1, last_step = -1;
+        for (int dist = 1; dist < n; dist *= 2) {
+            int count = dist < n - have ? dist : n - have;
+            int l = add_lane(d, r, mod(r - dist, n), mod(r + dist, n), 0);
+            int first = 1;
+            for (int j = 0; j < count; j++) {
+                struct mw_prog_step *s =
+                    add_step(d, r, l, MW_STEP_SEND, mod(r + j, n), 0, 1);
+                if (first) {
+                    s->dep_lane = last;
+                    s->dep_step = last_step;
+                    first = 0;
+                }
+            }
+            for (int j = 0; j < count; j++) {
+                add_step(d, r, l, MW_STEP_RECV, 0, mod(r + dist + j, n), 1);
+            }
+            have += count;
+            last = l;
+            last_step = (int)d->lane[r].v[l].step.n - 1;
+        }
+    }
+}
+
+/*
+ * Reduce-scatter inside each group, all-reduce of every shard over the groups,
+ * all-gather inside: n_groups * local blocks, rings throughout.
+ */
+static void build_hierarchical(struct draft *d)
+{
+    int local = d->spec->local, groups = d->n / local;
+    for (int r = 0; r < d->n; r++) {
+        int g = r / local, i = r % local;
+        int inner = add_lane(d, r, g * local + mod(i + 1, local),
+                             g * local + mod(i - 1, local), 0);
+        for (int s = 0; s < local - 1; s++) {
+            add_step(d, r, inner, MW_STEP_SEND, mod(i - s - 1, local) * groups,
+                     0, groups);
+            add_step(d, r, inner, MW_STEP_RECV_REDUCE, 0,
+                     mod(i - s - 2, local) * groups, groups);
+        }
+        int outer = add_lane(d, r, mod(g + 1, groups) * local + i,
+                             mod(g - 1, groups) * local + i, 1);
+        int base = i * groups; /* the shard that this rank has summed */
+        for (int s = 0; s < 2 * (groups - 1); s++) {
+            bool sum = s < groups - 1;
+            int k = sum ? s : s - (groups - 1);
+            int send = sum ? mod(g - k - 1, groups) : mod(g - k, groups);
+            int recv = sum ? mod(g - k - 2, groups) : mod(g - k - 1, groups);
+            struct mw_prog_step *st =
+                add_step(d, r, outer, MW_STEP_SEND, base + send, 0, 1);
+            if (s == 0 && local > 1) {
+                st->dep_lane = inner;
+                st->dep_step = 2 * (local - 1) - 1;
+            }
+            add_step(d, r, outer, sum ? MW_STEP_RECV_REDUCE : MW_STEP_RECV, 0,
+                     base + recv, 1);
+        }
+        int back = add_lane(d, r, g * local + mod(i + 1, local),
+                            g * local + mod(i - 1, local), 2);
+        for (int s = 0; s < local - 1; s++) {
+            struct mw_prog_step *st =
+                add_step(d, r, back, MW_STEP_SEND, mod(i - s, local) * groups,
+                         0, groups);
+            if (s == 0) {
+                bool has_outer = groups > 1;
+                st->dep_lane = has_outer ? outer : inner;
+                st->dep_step =
+                    has_outer ? 4 * (groups - 1) - 1 : 2 * (local - 1) - 1;
+            }
+            add_step(d, r, back, MW_STEP_RECV, 0,
+                     mod(i - s - 1, local) * groups, groups);
+        }
+    }
+}
+
+/* ---- putting it together ---- */
+
+static bool is_possible(const struct mw_prog_spec *s)
+{
+    enum mw_prog_op op = s->op;
+    bool pow2 = s->n_ranks == pow2_floor(s->n_ranks);
+    bool ar = op == MW_PROG_ALL_REDUCE, ag = op == MW_PROG_ALL_GATHER;
+    bool rs = op == MW_PROG_REDUCE_SCATTER;
+    bool to_root = op == MW_PROG_BROADCAST || op == MW_PROG_REDUCE;
+    switch (s->algo) {
+    case MW_ALGO_RING:
+        return ar || ag || rs || to_root;
+    case MW_ALGO_TREE:
+        return ar || to_root;
+    case MW_ALGO_DOUBLE_BINARY_TREE:
+        return ar;
+    case MW_ALGO_HALVING_DOUBLING:
+        return pow2 && (ar || ag || rs);
+    case MW_ALGO_RECURSIVE_DOUBLING:
+        return pow2 && (ar || ag);
+    case MW_ALGO_BRUCK:
+        return ag;
+    case MW_ALGO_PAIRWISE:
+        return op == MW_PROG_ALL_TO_ALL || op == MW_PROG_GATHER ||
+               op == MW_PROG_SCATTER;
+    case MW_ALGO_HIERARCHICAL:
+        return ar && s->local > 0 && s->n_ranks % s->local == 0;
+    case MW_ALGO_ALL_PAIRS_ONE_SHOT:
+        return ar || ag;
+    case MW_ALGO_ALL_PAIRS_TWO_SHOT:
+        return ar;
+    case MW_ALGOS:
+        break;
+    }
+    return false;
+}
+
+static int chunks_of(const struct mw_prog_spec *s)
+{
+    int pieces = s->pieces > 0 ? s->pieces : 4;
+    bool piped = s->algo == MW_ALGO_TREE ||
+                 s->algo == MW_ALGO_DOUBLE_BINARY_TREE ||
+                 s->op == MW_PROG_BROADCAST || s->op == MW_PROG_REDUCE;
+    if (piped) {
+        return s->algo == MW_ALGO_DOUBLE_BINARY_TREE ? 2 * pieces : pieces;
+    }
+    return s->n_ranks;
+}
+
+static void build_steps(struct draft *d)
+{
+    switch (d->spec->algo) {
+    case MW_ALGO_RING:
+        build_ring(d);
+        break;
+    case MW_ALGO_TREE:
+        build_tree(d);
+        break;
+    case MW_ALGO_DOUBLE_BINARY_TREE:
+        build_double_tree(d);
+        break;
+    case MW_ALGO_HALVING_DOUBLING:
+        build_halving_doubling(d);
+        break;
+    case MW_ALGO_RECURSIVE_DOUBLING:
+        build_recursive_doubling(d);
+        break;
+    case MW_ALGO_BRUCK:
+        build_bruck(d);
+        break;
+    case MW_ALGO_PAIRWISE:
+        build_pairwise(d);
+        break;
+    case MW_ALGO_HIERARCHICAL:
+        build_hierarchical(d);
+        break;
+    case MW_ALGO_ALL_PAIRS_ONE_SHOT:
+        build_all_pairs(d, false);
+        break;
+    case MW_ALGO_ALL_PAIRS_TWO_SHOT:
+        build_all_pairs(d, true);
+        break;
+    case MW_ALGOS:
+        break;
+    }
+}
+
+static void copy_lanes(struct draft *d)
+{
+    struct mw_prog *p = d->prog;
+    for (int r = 0; r < d->n; r++) {
+        struct mw_prog_rank *rank = &p->rank[r];
+        rank->n_lanes = (int)d->lane[r].n;
+        rank->lane =
+            mw_arena_alloc(&p->arena, d->lane[r].n, sizeof *rank->lane);
+        for (size_t l = 0; l < d->lane[r].n; l++) {
+            struct draft_lane *from = &d->lane[r].v[l];
+            struct mw_prog_lane *to = &rank->lane[l];
+            to->send = from->send;
+            to->recv = from->recv;
+            to->channel = from->channel;
+            to->n_steps = (int)from->step.n;
+            to->step =
+                mw_arena_alloc(&p->arena, from->step.n, sizeof *to->step);
+            if (from->step.n > 0) {
+                memcpy(to->step, from->step.v, from->step.n * sizeof *to->step);
+            }
+            mw_array_release(&from->step);
+        }
+        mw_array_release(&d->lane[r]);
+    }
+}
+
+enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
+                             struct mw_prog **out, struct mw_err *err)
+{
+    if (spec->n_ranks < 2 || spec->n_ranks > 65536 || !is_possible(spec) ||
+        spec->root < 0 || spec->root >= spec->n_ranks) {
+        return mw_fail(err, MW_EINPUT,
+                       "there is no %s by %s over %d ranks (halving and "
+                       "doubling need a power of two, hierarchical whole "
+                       "groups)",
+                       mw_prog_op_name(spec->op), mw_prog_algo_name(spec->algo),
+                       spec->n_ranks);
+    }
+    struct mw_prog *p = mw_calloc(1, sizeof *p);
+    mw_arena_init(&p->arena);
+    p->name =
+        mw_arena_printf(&p->arena, "%s_%s_%d", mw_prog_algo_name(spec->algo),
+                        mw_prog_op_name(spec->op), spec->n_ranks);
+    p->proto = "Simple";
+    p->op = spec->op;
+    p->root = spec->root;
+    p->n_ranks = spec->n_ranks;
+    p->in_place = spec->algo != MW_ALGO_PAIRWISE;
+    p->chunks_per_rank = 1;
+    p->n_channels = spec->algo == MW_ALGO_HIERARCHICAL         ? 3
+                    : spec->algo == MW_ALGO_DOUBLE_BINARY_TREE ? 2
+                    : spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT ? 2
+                    : spec->algo == MW_ALGO_HALVING_DOUBLING   ? 2
+                                                               : 1;
+    p->rank = mw_arena_alloc(&p->arena, (size_t)p->n_ranks, sizeof *p->rank);
+    struct draft d = {.spec = spec,
+                      .prog = p,
+                      .n = spec->n_ranks,
+                      .chunks = chunks_of(spec),
+                      .err = err};
+    d.lane = mw_calloc((size_t)d.n, sizeof *d.lane);
+    bool shot = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ||
+                spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT;
+    int all = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ? d.chunks : 1;
+    for (int r = 0; r < d.n; r++) {
+        int *n = p->rank[r].n_chunks;
+        n[MW_BUF_INPUT] = n[MW_BUF_OUTPUT] = d.chunks;
+        n[MW_BUF_SCRATCH] = shot ? (d.n - 1) * all : 0;
+        if (spec->op == MW_PROG_GATHER) {
+            n[MW_BUF_INPUT] = 1;
+        } else if (spec->op == MW_PROG_SCATTER) {
+            n[MW_BUF_OUTPUT] = 1;
+        }
+    }
+    build_steps(&d);
+    copy_lanes(&d);
+    mw_free(d.lane);
+    *out = p;
+    return MW_OK;
+}
+
+void mw_prog_free(struct mw_prog *prog)
+{
+    if (prog) {
+        mw_arena_release(&prog->arena);
+        mw_free(prog);
+    }
+}

@@ -1,0 +1,202 @@
+/*
+ * Collective programs: every built-in one delivers exactly the right data;
+ * broken ones are caught with the place named; times on a star by hand.
+ */
+#include "mw_test.h"
+
+#include "hwdb/hwdb.h"
+#include "sim/coll/program.h"
+#include "sim/net/topology.h"
+
+#include <string.h>
+
+static void all_built_ins_are_correct(void **state)
+{
+    (void)state;
+    int built = 0;
+    for (int op = 0; op < MW_PROG_OPS; op++) {
+        for (int algo = 0; algo < MW_ALGOS; algo++) {
+            for (int n = 2; n <= 17; n++) {
+                struct mw_prog_spec s = {.op = (enum mw_prog_op)op,
+                                         .algo = (enum mw_prog_algo)algo,
+                                         .n_ranks = n,
+                                         .root = n / 2,
+                                         .local = n % 4 == 0   ? 4
+                                                  : n % 2 == 0 ? 2
+                                                               : 1};
+                struct mw_err err = {.status = MW_OK};
+                struct mw_prog *p = NULL;
+                if (mw_prog_build(&s, &p, &err) != MW_OK) {
+                    continue;
+                }
+                struct mw_err why = {.status = MW_OK};
+                if (mw_prog_check(p, &why) != MW_OK) {
+                    fail_msg("%s", why.text);
+                }
+                built++;
+                mw_prog_free(p);
+            }
+        }
+    }
+    assert_true(built > 150);
+}
+
+static void xml_and_back(void **state)
+{
+    (void)state;
+    struct mw_prog_spec s = {.op = MW_PROG_ALL_REDUCE,
+                             .algo = MW_ALGO_HALVING_DOUBLING,
+                             .n_ranks = 8};
+    struct mw_err err = {.status = MW_OK};
+    struct mw_prog *p = NULL, *q = NULL;
+    struct mw_str a = {NULL, 0, 0}, b = {NULL, 0, 0}, j = {NULL, 0, 0};
+    assert_int_equal(mw_prog_build(&s, &p, &err), MW_OK);
+    mw_prog_write_xml(p, &a);
+    if (mw_prog_parse("x.xml", a.s, a.n, &q, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    mw_prog_write_xml(q, &b);
+    assert_string_equal(a.s, b.s);
+    mw_prog_write_json(q, &j);
+    assert_non_null(strstr(j.s, "\"allreduce\""));
+    mw_str_release(&a);
+    mw_str_release(&b);
+    mw_str_release(&j);
+    mw_prog_free(p);
+    mw_prog_free(q);
+}
+
+/* Two ranks that exchange their halves: the smallest all-gather. */
+#define GPU(id, body)                                                          \
+    "<gpu id=\"" id "\" i_chunks=\"1\" o_chunks=\"2\" s_chunks=\"0\">" body    \
+    "</gpu>"
+#define HEAD                                                                   \
+    "<algo name=\"t\" ngpus=\"2\" coll=\"allgather\" nchannels=\"1\" "         \
+    "inplace=\"1\">"
+
+static void broken_programs_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *xml, *what;
+    } cases[] = {
+        /* rank 1 never sends: rank 0 lacks the chunk. */
+        {HEAD GPU("0",
+                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                  "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
+                  "</tb>")
+             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                      "</tb>") "</algo>",
+         "rank 0 ends with nothing in output chunk 1"},
+        /* both wait for the other. */
+        {HEAD GPU("0",
+                  "<tb id=\"0\" send=\"1\" recv=\"1\" chan=\"0\"><step "
+                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"1\" cnt=\"1\"/>"
+                  "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
+                  "cnt=\"1\"/></tb>")
+             GPU("1", "<tb id=\"0\" send=\"0\" recv=\"0\" chan=\"0\"><step "
+                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                      "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
+                      "cnt=\"1\"/></tb>") "</algo>",
+         "deadlock: rank 0 tb 0 step 0 (r) waits for rank 1 tb 0 step 0 (r)"},
+        /* sends what has not arrived. */
+        {HEAD GPU("0",
+                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                  "s=\"0\" type=\"s\" srcbuf=\"o\" srcoff=\"1\" cnt=\"1\"/>"
+                  "</tb>")
+             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                      "</tb>") "</algo>",
+         "rank 0, threadblock 0, step 0 (s): reads a chunk before"},
+        /* two ends of different size. */
+        {HEAD GPU("0",
+                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                  "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
+                  "</tb>")
+             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"2\"/>"
+                      "</tb>") "</algo>",
+         "rank 0 sends 1 chunks on channel 0 but rank 1, threadblock 0, step 0 "
+         "receives 2"},
+        /* adds the same contribution twice. */
+        {"<algo name=\"t\" ngpus=\"1\" coll=\"allreduce\" inplace=\"1\"><gpu "
+         "id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"><tb "
+         "id=\"0\"><step "
+         "s=\"0\" type=\"re\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" "
+         "dstoff=\"0\" "
+         "cnt=\"1\"/></tb></gpu></algo>",
+         "adds a contribution twice"},
+        {HEAD "</algo>", "0 <gpu> elements but ngpus is 2"},
+        {"<algo ngpus=\"2\" coll=\"bcast\"/>", "coll is 'bcast'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mw_err err = {.status = MW_OK};
+        struct mw_prog *p = NULL;
+        assert_int_equal(mw_prog_parse("t.xml", cases[i].xml,
+                                       strlen(cases[i].xml), &p, &err),
+                         MW_EINPUT);
+        if (!strstr(err.text, cases[i].what)) {
+            fail_msg("'%s' lacks '%s'", err.text, cases[i].what);
+        }
+    }
+}
+
+static double time_of(enum mw_prog_op op, enum mw_prog_algo algo, int n,
+                      int pieces, const struct mw_topology *t, double bytes)
+{
+    struct mw_prog_spec s = {
+        .op = op, .algo = algo, .n_ranks = n, .pieces = pieces};
+    struct mw_err err = {.status = MW_OK};
+    struct mw_prog *p = NULL;
+    assert_int_equal(mw_prog_build(&s, &p, &err), MW_OK);
+    struct mw_prog_run run = {.topo = t, .bytes = bytes, .latency_s = 1e-6};
+    struct mw_prog_time out;
+    mw_prog_simulate(p, &run, &out);
+    mw_free(out.finish_s);
+    mw_prog_free(p);
+    return out.time_s;
+}
+
+/*
+ * 8 GPUs behind an NVSwitch of 450 GB/s a direction, 1 GiB. No store and
+ * forward, no halving: a ring all-reduce takes 14 steps of 1/8 each,
+ *   14 (134217728 / 450e9 + 1e-6) = 4.1898 ms;
+ * halving-doubling 2 (1/2 + 1/4 + 1/8) of the data = 7/4, the same bytes in 6
+ * steps; a pipelined pair of trees moves at most 2 S/2 through a link a
+ * direction, and is not the sum over its depth.
+ */
+static void times_by_hand(void **state)
+{
+    (void)state;
+    struct mw_err err = {.status = MW_OK};
+    struct mw_hwdb *db = NULL;
+    struct mw_topology *t = NULL;
+    struct mw_topology_spec spec;
+    assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    assert_int_equal(mw_topology_parse(db, "dgx-h100 x 1", &spec, &err), MW_OK);
+    assert_int_equal(mw_topology_new(&spec, &t, &err), MW_OK);
+    double bytes = 1073741824, bw = 450e9;
+    double ring = time_of(MW_PROG_ALL_REDUCE, MW_ALGO_RING, 8, 0, t, bytes);
+    mw_assert_near(ring, 14 * (bytes / 8 / bw + 1e-6), 1e-9, 0);
+    double hd =
+        time_of(MW_PROG_ALL_REDUCE, MW_ALGO_HALVING_DOUBLING, 8, 0, t, bytes);
+    mw_assert_near(hd, 7.0 / 4 * bytes / bw + 6e-6, 1e-9, 0);
+    double trees = time_of(MW_PROG_ALL_REDUCE, MW_ALGO_DOUBLE_BINARY_TREE, 8,
+                           64, t, bytes);
+    assert_true(trees < 2.3 * bytes / bw);
+    double slow =
+        time_of(MW_PROG_ALL_REDUCE, MW_ALGO_DOUBLE_BINARY_TREE, 8, 1, t, bytes);
+    assert_true(slow > 1.5 * trees);
+    mw_topology_free(t);
+    mw_hwdb_free(db);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_built_ins_are_correct),
+        cmocka_unit_test(xml_and_back),
+        cmocka_unit_test(broken_programs_are_named),
+        cmocka_unit_test(times_by_hand)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
