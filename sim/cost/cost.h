@@ -50,6 +50,29 @@ struct mw_kernel_set {
     size_t n;
 };
 
+/*
+ * What the software adds to the hardware: a training stack's habits, as rows
+ * NAME.STACK of the constants (NAME alone: any stack). All zero, and the
+ * factors 1, on a CPU: our executor is priced by its calibration.
+ */
+struct mw_stack {
+    const char *name;        /* "megatron-core"; see mw_stack_name */
+    double host_op_s;        /* host time to issue one operator */
+    double host_coll_s;      /* and one collective */
+    double host_step_s;      /* per step: logging, data, synchronisation */
+    double straggler;        /* spread between ranks: time x (1 + spread x
+                                sqrt(2 ln ranks)) */
+    double elementwise;      /* time of memory-bound operators over their bytes
+                                at the stream rate */
+    double step_param_bytes; /* traffic per parameter of a step beside the
+                                optimizer's: norm, unscaling, copies, zeroing */
+    double overlap_reduce;   /* part of the gradient reduction that backward
+                                work of the last micro-batch can hide */
+    double overlap_gather;   /* of the parameter gather, behind forward work */
+    double overlap_fsdp;     /* of per-layer gathers and scatters */
+    double overlap_tp, overlap_cp, overlap_ep; /* of collectives in a layer */
+};
+
 struct mw_cost_ctx {
     const struct mw_hwdb *db;
     const struct mw_system *system;
@@ -63,7 +86,11 @@ struct mw_cost_ctx {
     /* Shape dependence of a GEMM where nothing was measured: output tiles,
      * and the depth at which half the rate is reached. 0 on a CPU. */
     double gemm_tile_m, gemm_tile_n, gemm_k_half;
-    double flash_efficiency[2];  /* fused attention / GEMM rate: F, B and W */
+    double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
+    /* Clock under the load of training over that of a short benchmark, by
+     * dtype; 1 on a CPU. */
+    double sustained[MW_DTYPE_COUNT];
+    struct mw_stack stack;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     /* Indexed once, so that pricing does no look-up by name. */
@@ -80,6 +107,18 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
                                 struct mw_err *err);
+
+/* Replaces the stack ("plain" after init: nothing overlaps). An unknown name
+ * is MW_EINPUT. Without effect on a CPU. */
+enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
+                                     struct mw_err *err);
+/* i-th stack, NULL past the end; and whose practice it is. */
+const char *mw_stack_name(size_t i);
+const char *mw_stack_text(size_t i);
+/* 1 + spread x sqrt(2 ln n): the slowest of n ranks over the mean, for normal
+ * spread (Cramer, "Mathematical Methods of Statistics", 1946, section 28.6,
+ * leading term of the largest of n). */
+double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks);
 
 /* One operator on the device (not MW_OP_COLL). explain may be NULL. */
 struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,

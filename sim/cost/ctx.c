@@ -88,6 +88,31 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
     return MW_OK;
 }
 
+/* sustained_clock.GPU.DTYPE, .GPU, .ARCH.DTYPE, .ARCH, and 1. */
+static void read_sustained(struct mw_cost_ctx *ctx)
+{
+    const char *arch = ctx->gpu->arch != NULL ? ctx->gpu->arch : "";
+    const char *owners[] = {ctx->gpu->slug, arch};
+
+    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
+        double value = 1;
+        bool is_known = ctx->gpu->is_cpu;
+
+        for (int i = 0; i < 4 && !is_known; i++) {
+            char key[96];
+            int n = snprintf(key, sizeof key, "sustained_clock.%s%s%s",
+                             owners[i / 2], i % 2 == 0 ? "." : "",
+                             i % 2 == 0 ? mw_dtype_name((enum mw_dtype)d) : "");
+
+            for (int j = 0; j < n && j < (int)sizeof key; j++) {
+                key[j] = (char)tolower((unsigned char)key[j]);
+            }
+            is_known = read_constant(ctx->db, key, &value, NULL) == MW_OK;
+        }
+        ctx->sustained[d] = value;
+    }
+}
+
 static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
 {
     const char *text = mw_hwdb_machine(ctx->db, "insitu_factor");
@@ -160,6 +185,10 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
     }
     set_domain(&made);
     status = read_constants(&made, err);
+    read_sustained(&made);
+    if (status == MW_OK) {
+        status = mw_cost_ctx_set_stack(&made, mw_stack_name(0), err);
+    }
     if (status == MW_OK) {
         status = read_insitu(&made, err);
     }

@@ -8,8 +8,10 @@
  *       + kernel launch
  * Efficiencies are rows of the database. For a GEMM the first is multiplied
  * by a shape factor (gemm_shape_factor below); fused attention takes a share
- * of the GEMM rate. Other operators are bound by memory; their few FLOPs run
- * at the fp32 rate. On a CPU everything is scaled by the in-situ factor.
+ * of the GEMM rate. Both run at the clock that training sustains, which a
+ * benchmark of a second does not show. Other operators are bound by memory;
+ * their few FLOPs run at the fp32 rate, their bytes at the stack's share of the
+ * stream rate. On a CPU everything is scaled by the in-situ factor.
  */
 #include "sim/cost/cost_int.h"
 
@@ -65,7 +67,8 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
 {
     const struct mw_gpu *gpu = ctx->gpu;
     enum mw_dtype dtype = gemm_dtype(ctx, op->dtype);
-    double gemm = gpu->peak_flops[dtype] * gpu->gemm_efficiency[dtype];
+    double gemm = gpu->peak_flops[dtype] * gpu->gemm_efficiency[dtype] *
+                  ctx->sustained[op->dtype];
 
     if (op->kind == MW_OP_GEMM) {
         return (struct rate){gemm * gemm_shape_factor(ctx, op),
@@ -83,6 +86,11 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
                          "gpus: memory bandwidth; constants: efficiency"};
 }
 
+static bool is_matrix(const struct mw_op *op)
+{
+    return op->kind == MW_OP_GEMM || op->kind == MW_OP_ATTENTION;
+}
+
 static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
                                const struct mw_op *op,
                                struct mw_explain *explain)
@@ -90,7 +98,8 @@ static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
     const struct mw_gpu *gpu = ctx->gpu;
     struct rate rate = compute_rate(ctx, op);
     double compute_s = op->flops > 0 ? op->flops / rate.flops : 0;
-    double memory_s = op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency);
+    double memory_s = op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
+                      (is_matrix(op) ? 1 : ctx->stack.elementwise);
     double time_s = fmax(compute_s, memory_s) + ctx->kernel_launch_s;
 
     if (explain != NULL) {
@@ -123,6 +132,8 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
         return roofline(ctx, op, explain);
     }
     cost.time_s *= ctx->insitu_factor;
+    cost.time_s *=
+        is_matrix(op) ? 1 / ctx->sustained[op->dtype] : ctx->stack.elementwise;
     mw_explain_child(explain, op->name, cost.time_s, mw_rung_name(cost.rung),
                      source);
     return cost;

@@ -1,27 +1,32 @@
 /*
- * Cost of one unit for one micro-batch, blocking collectives included: the
- * weights of the partition program. Recomputation belongs to b.
+ * Cost of one unit for one micro-batch, blocking collectives and waiting for
+ * the host included: the weights of the partition program. Recomputation
+ * belongs to b.
  */
 #include "sim/step/step_int.h"
-
-static double phase_s(const struct mw_step_price *p, enum mw_step_unit unit,
-                      enum mw_phase phase)
-{
-    double sum = 0;
-
-    for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
-        sum += p->cost[unit].phase[phase].s[lane];
-    }
-    return sum;
-}
 
 static void unit_cost(struct mw_step_price *p, enum mw_step_unit unit,
                       struct mw_layer_cost *out)
 {
+    double host_s[MW_PHASE_COUNT], device_s[MW_PHASE_COUNT] = {0};
+    double s[MW_PHASE_COUNT];
+
     mw_step_price_unit(p, unit, NULL);
-    out->f_s = phase_s(p, unit, MW_PHASE_F);
-    out->b_s = phase_s(p, unit, MW_PHASE_R) + phase_s(p, unit, MW_PHASE_B);
-    out->w_s = phase_s(p, unit, MW_PHASE_W);
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];
+
+        for (int lane = 0; lane < MW_LANE_HOST; lane++) {
+            device_s[phase] += cost->s[lane];
+        }
+        host_s[phase] = cost->host_s;
+    }
+    mw_host_wait(host_s, device_s, s);
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        s[phase] += device_s[phase];
+    }
+    out->f_s = s[MW_PHASE_F];
+    out->b_s = s[MW_PHASE_R] + s[MW_PHASE_B];
+    out->w_s = s[MW_PHASE_W];
 }
 
 void mw_step_layer_cost(const struct mw_scenario *scenario,

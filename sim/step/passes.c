@@ -15,9 +15,10 @@
 #include "sim/step/tasks_int.h"
 
 static const enum mw_stream_kind stream_of_lane[MW_LANE_COUNT] = {
-    MW_STREAM_COMPUTE, MW_STREAM_TP, MW_STREAM_CP, MW_STREAM_EP, MW_STREAM_DP};
+    MW_STREAM_COMPUTE, MW_STREAM_TP, MW_STREAM_CP,
+    MW_STREAM_EP,      MW_STREAM_DP, MW_STREAM_HOST};
 static const enum mw_span_kind kind_of_lane[MW_LANE_COUNT] = {
-    MW_SPAN_F, MW_SPAN_TP, MW_SPAN_CP, MW_SPAN_EP, MW_SPAN_DP};
+    MW_SPAN_F, MW_SPAN_TP, MW_SPAN_CP, MW_SPAN_EP, MW_SPAN_DP, MW_SPAN_HOST};
 static const enum mw_span_kind kind_of_phase[MW_PHASE_COUNT] = {
     MW_SPAN_F, MW_SPAN_RECOMPUTE, MW_SPAN_B, MW_SPAN_W};
 

@@ -5,12 +5,15 @@
  *
  * ZeRO-2 and -3 (Rajbhandari et al., SC 2020, section 5): the gradients of a
  * layer are scattered, and under ZeRO-3 its parameters gathered, once per
- * micro-batch and pass. On a GPU the neighbour layer's work hides them; what
- * is longer than that work is exposed in the DP lane, and so are the first
- * gather and the last scatter of a pass. On a CPU nothing is hidden.
+ * micro-batch and pass. On a GPU the neighbour layer's work hides the part that
+ * the stack's overlap_fsdp says; what is longer than that work is exposed in
+ * the DP lane, and so are the first gather and the last scatter of a pass. On a
+ * CPU nothing is hidden.
  *
- * Left out: launches by the host, slow-down of overlapped work, the compute
- * of multi-token-prediction modules.
+ * Each operator and collective also takes the host some time to issue
+ * (sim/cost/stack.c); vstage.c compares that with the device's time.
+ *
+ * Left out: the compute of multi-token-prediction modules.
  */
 #include "sim/step/step_int.h"
 
@@ -39,6 +42,25 @@ static enum mw_lane lane_of(enum mw_dim dim)
     return MW_LANE_DP;
 }
 
+/* Part of a layer's collective that the stack hides behind its work. */
+static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
+{
+    switch (lane) {
+    case MW_LANE_TP:
+        return stack->overlap_tp;
+    case MW_LANE_CP:
+        return stack->overlap_cp;
+    case MW_LANE_EP:
+        return stack->overlap_ep;
+    case MW_LANE_COMPUTE:
+    case MW_LANE_DP:
+    case MW_LANE_HOST:
+    case MW_LANE_COUNT:
+        break;
+    }
+    return 0;
+}
+
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct mw_phase_cost *out, struct mw_explain *explain)
 {
@@ -50,7 +72,10 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
                               : mw_cost_op(p->ctx, op, explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
-    out->s[lane] += cost.time_s;
+    out->s[lane] += cost.time_s * (1 - overlap_of(&p->ctx->stack, lane));
+    out->host_s += !is_coll                        ? p->ctx->stack.host_op_s
+                   : p->group[op->dim].n_ranks > 1 ? p->ctx->stack.host_coll_s
+                                                   : 0;
     out->bytes[lane] += is_coll ? op->coll_bytes : op->bytes;
     out->flops += op->flops;
     out->counted_flops +=
@@ -119,7 +144,8 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
 {
     struct mw_phase_cost *phase = p->cost[unit].phase;
     double params = p->size[unit].dense_params + p->size[unit].expert_params;
-    double gather_s = 0, scatter_s, hidden_f_s = 0, hidden_b_s = 0;
+    double overlap = p->ctx->stack.overlap_fsdp;
+    double gather_s = 0, scatter_s, work_f_s = 0, work_b_s = 0;
 
     if (p->layout->zero < 2) {
         return;
@@ -128,17 +154,18 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     if (p->layout->zero == 3) {
         gather_s = params_coll_s(p, unit, MW_ALL_GATHER, p->weight_bytes);
     }
-    if (!p->ctx->gpu->is_cpu) {
-        hidden_f_s = blocking_s(&phase[MW_PHASE_F]);
-        hidden_b_s = blocking_s(&phase[MW_PHASE_R]) +
-                     blocking_s(&phase[MW_PHASE_B]) +
-                     blocking_s(&phase[MW_PHASE_W]);
-        p->fetch_s = fmax(p->fetch_s, fmin(gather_s, hidden_f_s));
-        p->flush_s = fmax(p->flush_s, fmin(scatter_s, hidden_b_s));
+    if (overlap > 0) {
+        work_f_s = blocking_s(&phase[MW_PHASE_F]);
+        work_b_s = blocking_s(&phase[MW_PHASE_R]) +
+                   blocking_s(&phase[MW_PHASE_B]) +
+                   blocking_s(&phase[MW_PHASE_W]);
+        p->fetch_s = fmax(p->fetch_s, fmin(gather_s, work_f_s));
+        p->flush_s = fmax(p->flush_s, fmin(scatter_s, work_b_s));
     }
-    phase[MW_PHASE_F].s[MW_LANE_DP] = fmax(0, gather_s - hidden_f_s);
+    phase[MW_PHASE_F].s[MW_LANE_DP] =
+        mw_step_exposed_s(gather_s, overlap, work_f_s);
     phase[MW_PHASE_W].s[MW_LANE_DP] =
-        fmax(0, gather_s + scatter_s - hidden_b_s);
+        mw_step_exposed_s(gather_s + scatter_s, overlap, work_b_s);
     phase[MW_PHASE_F].bytes[MW_LANE_DP] =
         gather_s > 0 ? params * p->weight_bytes : 0;
     phase[MW_PHASE_W].bytes[MW_LANE_DP] =

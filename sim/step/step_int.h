@@ -34,13 +34,15 @@ enum mw_lane {
     MW_LANE_TP,
     MW_LANE_CP,
     MW_LANE_EP,
-    MW_LANE_DP, /* parameters gathered, gradients scattered (ZeRO-2, -3) */
+    MW_LANE_DP,   /* parameters gathered, gradients scattered (ZeRO-2, -3) */
+    MW_LANE_HOST, /* the device waits for the host to issue work */
     MW_LANE_COUNT
 };
 
 struct mw_phase_cost {
     double s[MW_LANE_COUNT];
     double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
+    double host_s;               /* to issue the phase */
     double flops;                /* performed on this rank */
     double counted_flops; /* the same by the workload's convention: the full
                              square of attention, or its causal half */
@@ -114,6 +116,14 @@ void mw_step_size_units(struct mw_step_price *p);
 void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
                      int n_layers, int n_units[MW_UNIT_COUNT]);
 void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v);
+/* What issuing a pass takes longer than doing it: out[phase] of the phases,
+ * where recomputation and both gradients are one pass. s: seconds by lane. */
+void mw_host_wait(const double host_s[MW_PHASE_COUNT],
+                  const double device_s[MW_PHASE_COUNT],
+                  double out[MW_PHASE_COUNT]);
+/* Exposed seconds of a transfer of which `overlap` can hide behind window_s of
+ * work: the rest, and what the window is too short for. */
+double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
 /* Parameters of a list of virtual stages on one device are given as units. */
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                 bool has_tied_twin, bool twin_crosses, int n_routes,

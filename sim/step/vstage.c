@@ -7,9 +7,15 @@
  *   optimizer over the device's (ZeRO-1: its share of) parameters
  *   gather parameters (ZeRO-1, -2)
  *
- * Not overlapped with the backward pass; buckets are left out. The optimizer
- * reads and writes each parameter's state once: gradient in, moments in and
- * out, master or weight in and out, and the low-precision weight out.
+ * The stack says which part of reduce and gather the backward and forward work
+ * of one micro-batch can hide; the rest is here. The optimizer reads and writes
+ * each parameter's state once: gradient in, moments in and out, master or
+ * weight in and out, and the low-precision weight out; with it goes what the
+ * stack does once per step (norm, unscaling, zeroing, synchronisation).
+ *
+ * A pass takes as long as its slower side, device or host: the host runs ahead
+ * of the device inside a pass, not over its end. Then the spread between ranks:
+ * everyone waits for the slowest.
  */
 #include "sim/step/step_int.h"
 
@@ -41,7 +47,52 @@ void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
     }
 }
 
+void mw_host_wait(const double host_s[MW_PHASE_COUNT],
+                  const double device_s[MW_PHASE_COUNT],
+                  double out[MW_PHASE_COUNT])
+{
+    double host_b = 0, device_b = 0;
+
+    for (int phase = MW_PHASE_R; phase < MW_PHASE_COUNT; phase++) {
+        host_b += host_s[phase];
+        device_b += device_s[phase];
+    }
+    out[MW_PHASE_F] = fmax(0, host_s[MW_PHASE_F] - device_s[MW_PHASE_F]);
+    for (int phase = MW_PHASE_R; phase < MW_PHASE_COUNT; phase++) {
+        out[phase] = host_b > device_b
+                         ? (host_b - device_b) * host_s[phase] / host_b
+                         : 0;
+    }
+}
+
+double mw_step_exposed_s(double transfer_s, double overlap, double window_s)
+{
+    return fmax(transfer_s * (1 - overlap), transfer_s - overlap * window_s);
+}
+
+/* Host waits and stragglers, on the sums of a stage. */
+static void slow_down(const struct mw_step_price *p,
+                      const double host_s[MW_PHASE_COUNT],
+                      double s[MW_PHASE_COUNT][MW_LANE_COUNT])
+{
+    double device_s[MW_PHASE_COUNT] = {0}, wait_s[MW_PHASE_COUNT];
+    double factor =
+        mw_cost_straggler_factor(p->ctx, mw_layout_ranks(p->layout));
+
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        for (int lane = 0; lane < MW_LANE_HOST; lane++) {
+            device_s[phase] += s[phase][lane];
+        }
+    }
+    mw_host_wait(host_s, device_s, wait_s);
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        s[phase][MW_LANE_COMPUTE] *= factor;
+        s[phase][MW_LANE_HOST] = wait_s[phase] * factor;
+    }
+}
+
 static void add_units(const struct mw_step_price *p, struct mw_vstage *v,
+                      double host_s[MW_PHASE_COUNT],
                       double s[MW_PHASE_COUNT][MW_LANE_COUNT])
 {
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
@@ -51,6 +102,7 @@ static void add_units(const struct mw_step_price *p, struct mw_vstage *v,
             const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];
 
             v->flops[phase] += n * cost->flops;
+            host_s[phase] += n * cost->host_s;
             for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
                 s[phase][lane] += n * cost->s[lane];
                 v->bytes[phase][lane] += n * cost->bytes[lane];
@@ -62,12 +114,14 @@ static void add_units(const struct mw_step_price *p, struct mw_vstage *v,
 void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
 {
     double s[MW_PHASE_COUNT][MW_LANE_COUNT] = {{0}};
+    double host_s[MW_PHASE_COUNT] = {0};
 
     memset(v->bytes, 0, sizeof v->bytes);
     memset(v->flops, 0, sizeof v->flops);
-    add_units(p, v, s);
+    add_units(p, v, host_s, s);
     s[MW_PHASE_F][MW_LANE_DP] += p->fetch_s;
     s[MW_PHASE_W][MW_LANE_DP] += p->flush_s;
+    slow_down(p, host_s, s);
     v->f_ps = v->b_ps = v->w_ps = 0;
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
         for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
@@ -121,37 +175,67 @@ static struct owned owned_params(const struct mw_step_price *p,
     return sum;
 }
 
-static mw_time both_groups_ps(const struct mw_step_price *p, enum mw_coll_op op,
-                              const struct owned *n, double bytes_each,
-                              const struct mw_group *dense,
-                              const struct mw_group *expert)
+static double both_groups_s(const struct mw_step_price *p, enum mw_coll_op op,
+                            const struct owned *n, double bytes_each,
+                            const struct mw_group *dense,
+                            const struct mw_group *expert)
 {
-    return step_ps(
-        mw_cost_coll(p->ctx, op, n->dense * bytes_each, dense, NULL).time_s +
-        mw_cost_coll(p->ctx, op, n->expert * bytes_each, expert, NULL).time_s);
+    return mw_cost_coll(p->ctx, op, n->dense * bytes_each, dense, NULL).time_s +
+           mw_cost_coll(p->ctx, op, n->expert * bytes_each, expert, NULL)
+               .time_s;
+}
+
+/* Work of one micro-batch on a device from phase `first` to `last`. */
+static double work_s(const struct mw_step_price *p,
+                     const int n_units[MW_UNIT_COUNT], enum mw_phase first,
+                     enum mw_phase last)
+{
+    double sum = 0;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        for (int phase = first; n_units[unit] > 0 && phase <= (int)last;
+             phase++) {
+            const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];
+            double device_s = 0;
+
+            for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
+                device_s += cost->s[lane];
+            }
+            sum += n_units[unit] * fmax(device_s, cost->host_s);
+        }
+    }
+    return sum;
 }
 
 static mw_time optimizer_ps(const struct mw_step_price *p,
                             const struct owned *owned)
 {
+    const struct mw_stack *stack = &p->ctx->stack;
     double n = owned->dense + owned->expert;
+    double whole = n;
     bool is_mixed = p->optimizer_bytes > 8;
 
     if (p->layout->zero >= 1) {
         n = owned->dense / p->grad_group.n_ranks +
             owned->expert / p->expert_group.n_ranks;
     }
-    struct mw_op op = {
-        .kind = MW_OP_OPTIMIZER,
-        .pass = MW_PASS_F,
-        .name = "optimizer",
-        .m = (int64_t)n,
-        .n = 1,
-        .batch = 1,
-        .dtype = p->work.dtype,
-        .bytes = n * (p->grad_bytes + 24 + (is_mixed ? p->weight_bytes : 0))};
+    struct mw_op op = {.kind = MW_OP_OPTIMIZER,
+                       .pass = MW_PASS_F,
+                       .name = "optimizer",
+                       .m = (int64_t)n,
+                       .n = 1,
+                       .batch = 1,
+                       .dtype = p->work.dtype,
+                       .bytes = n * (p->grad_bytes + 24 +
+                                     (is_mixed ? p->weight_bytes : 0) +
+                                     stack->step_param_bytes)};
 
-    return op.m > 0 ? step_ps(mw_cost_op(p->ctx, &op, NULL).time_s) : 0;
+    if (!p->ctx->gpu->is_cpu) {
+        op.bytes += whole * p->grad_bytes; /* zeroing */
+    }
+    return op.m > 0 ? step_ps(mw_cost_op(p->ctx, &op, NULL).time_s +
+                              stack->host_step_s)
+                    : 0;
 }
 
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
@@ -166,9 +250,12 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {
         out->reduce_bytes = (n.dense + n.expert) * p->grad_bytes;
-        out->reduce_ps = both_groups_ps(
-            p, layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER, &n,
-            p->grad_bytes, &dense, &expert);
+        out->reduce_ps = step_ps(mw_step_exposed_s(
+            both_groups_s(p,
+                          layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
+                          &n, p->grad_bytes, &dense, &expert),
+            p->ctx->stack.overlap_reduce,
+            work_s(p, n_units, MW_PHASE_R, MW_PHASE_W)));
     }
     if (has_tied_twin) {
         struct mw_group pair = {
@@ -191,8 +278,11 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     out->optimizer_ps = optimizer_ps(p, &n);
     if (layout->zero == 1 || layout->zero == 2) {
         out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
-        out->gather_ps = both_groups_ps(p, MW_ALL_GATHER, &n, p->weight_bytes,
-                                        &dense, &expert);
+        out->gather_ps = step_ps(
+            mw_step_exposed_s(both_groups_s(p, MW_ALL_GATHER, &n,
+                                            p->weight_bytes, &dense, &expert),
+                              p->ctx->stack.overlap_gather,
+                              work_s(p, n_units, MW_PHASE_F, MW_PHASE_F)));
     }
 }
 

@@ -9,26 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Megatron and its descendants before fused attention (2022-06). */
-static bool is_before_flash(const char *framework)
-{
-    return mw_text_has(framework, "Megatron-LM 2.") ||
-           mw_text_has(framework, "Megatron-LM (20") ||
-           mw_text_has(framework, "vTrain") ||
-           mw_text_has(framework, "BigScience") ||
-           mw_text_has(framework, "Megatron + Deepspeed") ||
-           strcmp(framework, "Megatron") == 0 ||
-           strcmp(framework, "Megatron-LM") == 0;
-}
-
-/* Megatron-Core and what is built on it, since 2024. */
-static bool is_core(const char *framework)
-{
-    return mw_text_has(framework, "Megatron-Core") ||
-           mw_text_has(framework, "NeMo") ||
-           mw_text_has(framework, "Megatron-Bridge");
-}
-
 static enum mw_dtype dtype_of(struct mw_case *c)
 {
     const char *text = c->row->dtype;
@@ -53,7 +33,7 @@ void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
     struct mw_workload *w = &c->scenario.workload;
-    bool is_unfused = is_before_flash(r->framework);
+    bool is_unfused = mw_case_is_before_flash(r->framework);
 
     if (!(r->seq > 0) || !(r->global_batch > 0)) {
         mw_case_skip(c, "sequence length or global batch is not given");
@@ -88,7 +68,7 @@ static int zero_of(struct mw_case *c)
 
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_ZERO);
-        return is_core(c->row->framework);
+        return mw_case_is_core(c->row->framework);
     }
     if (text[1] == '\0' && text[0] >= '0' && text[0] <= '3') {
         return text[0] - '0';
@@ -114,7 +94,7 @@ static bool sp_of(struct mw_case *c)
 
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_SP);
-        return c->layout.tp > 1 && is_core(c->row->framework);
+        return c->layout.tp > 1 && mw_case_is_core(c->row->framework);
     }
     return text[0] == '1' && c->layout.tp > 1;
 }

@@ -123,10 +123,13 @@ void mw_case_machine(struct mw_case *c)
     c->scenario.cluster.gpus_per_node = 0; /* the layout's product decides */
     if (mw_cost_ctx_init(&c->ctx, c->db, system->slug,
                          c->scenario.cluster.n_nodes, per_node,
-                         &why) != MW_OK) {
+                         &why) != MW_OK ||
+        mw_cost_ctx_set_stack(&c->ctx, mw_case_stack_of(r->framework), &why) !=
+            MW_OK) {
         mw_case_skip(c, "%s", why.text);
         return;
     }
+    mw_case_fill(c, MW_FILL_STACK);
     c->system = *system;
     c->system.gpu = gpu;
     c->ctx.system = &c->system;

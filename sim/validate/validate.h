@@ -46,6 +46,7 @@
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \
     X(GRAD_DTYPE, "grad_dtype", "fp16 for fp16 training, else fp32")           \
+    X(STACK, "stack", "training stack by the framework's name")                \
     X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
     X(STEP_TIME, "step_time",                                                  \
       "measured: from tokens/s, samples/s or TFLOP/s and their definition")
@@ -83,6 +84,7 @@ struct mw_validate_group {
 struct mw_validate {
     struct mw_arena arena;
     const struct mw_hwdb *db;
+    bool is_fast;          /* predict by the fast form; no breakdown */
     const char *model;     /* only rows whose model contains this; NULL: all */
     const char *id_prefix; /* only rows whose id begins so; NULL: all */
     struct {

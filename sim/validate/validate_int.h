@@ -28,7 +28,6 @@ struct mw_case {
     struct mw_layout layout;
     struct mw_system system; /* the database's with the row's NICs */
     struct mw_cost_ctx ctx;
-    enum mw_recompute recompute;
 };
 
 static inline void mw_case_fill(struct mw_case *c, enum mw_fill fill)
@@ -43,6 +42,13 @@ void mw_case_skip(struct mw_case *c, const char *fmt, ...)
 bool mw_text_has(const char *text, const char *word);
 /* Text up to the first '(' or, when at_space, space; trimmed; in the arena. */
 const char *mw_text_head(struct mw_arena *arena, const char *text);
+
+/* Training stack by the framework's name (case_stack.c). */
+const char *mw_case_stack_of(const char *framework);
+/* Megatron and its descendants before fused attention (2022-06). */
+bool mw_case_is_before_flash(const char *framework);
+/* Megatron-Core and what is built on it, since 2024. */
+bool mw_case_is_core(const char *framework);
 
 /* case_model.c, case_layout.c, case_machine.c: each fills its part or sets
  * skipped. */

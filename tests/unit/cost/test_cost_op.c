@@ -26,8 +26,15 @@ static struct mw_gpu gpu_of(void)
 
 static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
 {
-    return (struct mw_cost_ctx){
-        .gpu = gpu, .insitu_factor = 1, .flash_efficiency = {0.5, 0.25}};
+    struct mw_cost_ctx ctx = {.gpu = gpu,
+                              .insitu_factor = 1,
+                              .flash_efficiency = {0.5, 0.25},
+                              .stack = {.elementwise = 1}};
+
+    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
+        ctx.sustained[d] = 1;
+    }
+    return ctx;
 }
 
 static struct mw_op gemm(int64_t m, int64_t n, int64_t k)
@@ -43,6 +50,77 @@ static struct mw_op gemm(int64_t m, int64_t n, int64_t k)
     op.flops = 2.0 * (double)m * (double)n * (double)k;
     op.bytes = 2.0 * (double)(m * n + n * k + m * k);
     return op;
+}
+
+/* A clock of 0.8 makes products 1.25 times as long and leaves memory alone; a
+ * stack that reaches half of the stream rate doubles element-wise work. */
+static void test_clock_and_stack(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op product = gemm(4096, 4096, 4096);
+    struct mw_op add = {.kind = MW_OP_ADD,
+                        .name = "add",
+                        .m = 1000,
+                        .n = 1000,
+                        .dtype = MW_BF16,
+                        .bytes = 6e6};
+
+    (void)state;
+    ctx.sustained[MW_BF16] = 0.8;
+    ctx.stack.elementwise = 2;
+    mw_assert_near(mw_cost_op(&ctx, &product, NULL).time_s,
+                   137438953472.0 / 64e12, 1e-12, 0);
+    product = gemm(1, 4096, 4096); /* memory-bound */
+    mw_assert_near(mw_cost_op(&ctx, &product, NULL).time_s,
+                   product.bytes / 500e9, 1e-12, 0);
+    /* 6 MB at 500 GB/s: 12 us, twice */
+    mw_assert_near(mw_cost_op(&ctx, &add, NULL).time_s, 24e-6, 1e-12, 0);
+}
+
+/* sqrt(2 ln 8) = 2.0393; one rank waits for nobody. */
+static void test_stragglers(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+
+    (void)state;
+    ctx.stack.straggler = 0.01;
+    mw_assert_near(mw_cost_straggler_factor(&ctx, 1), 1, 0, 0);
+    mw_assert_near(mw_cost_straggler_factor(&ctx, 8), 1.020393, 1e-6, 0);
+}
+
+/* Rows NAME.STACK before NAME; nothing on a CPU; unknown names refused. */
+static void test_stacks_of_the_database(void **state)
+{
+    struct mw_hwdb *db = NULL;
+    struct mw_cost_ctx ctx;
+    struct mw_err err = {0};
+
+    (void)state;
+    assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    assert_int_equal(mw_cost_ctx_init(&ctx, db, "dgx-a100", 1, 0, &err), MW_OK);
+    assert_string_equal(ctx.stack.name, "plain");
+    mw_assert_near(ctx.stack.overlap_reduce, 0, 0, 0);
+    for (size_t i = 0; mw_stack_name(i) != NULL; i++) {
+        assert_int_equal(mw_cost_ctx_set_stack(&ctx, mw_stack_name(i), &err),
+                         MW_OK);
+        assert_true(ctx.stack.host_op_s > 0 && ctx.stack.host_op_s < 1e-3);
+        assert_true(ctx.stack.elementwise >= 1 && ctx.stack.overlap_tp >= 0);
+        assert_true(strlen(mw_stack_text(i)) >= 8);
+    }
+    assert_int_equal(mw_cost_ctx_set_stack(&ctx, "Megatron-Core", &err), MW_OK);
+    assert_true(ctx.stack.overlap_reduce > 0.5);
+    assert_int_equal(mw_cost_ctx_set_stack(&ctx, "megaton", &err), MW_EINPUT);
+    assert_non_null(strstr(err.text, "'megaton'"));
+    mw_err_clear(&err);
+    assert_int_equal(mw_cost_ctx_init(&ctx, db, "this-machine", 1, 1, &err),
+                     MW_OK);
+    assert_int_equal(mw_cost_ctx_set_stack(&ctx, "megatron-2021", &err), MW_OK);
+    mw_assert_near(ctx.stack.host_op_s, 0, 0, 0);
+    mw_assert_near(ctx.stack.elementwise, 1, 0, 0);
+    mw_assert_near(ctx.sustained[MW_FP32], 1, 0, 0);
+    mw_hwdb_free(db);
 }
 
 static void test_roofline_by_hand(void **state)
@@ -231,6 +309,9 @@ static void test_explanation_says_what_binds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clock_and_stack),
+        cmocka_unit_test(test_stragglers),
+        cmocka_unit_test(test_stacks_of_the_database),
         cmocka_unit_test(test_roofline_by_hand),
         cmocka_unit_test(test_attention_takes_its_share),
         cmocka_unit_test(test_tiles_and_waves),

@@ -276,14 +276,18 @@ static void test_layer_costs_add_up(void **state)
     struct mw_layer_cost layer, embedding, head;
     struct mw_step_result r;
 
-    /* one device, one micro-batch: the passes are the step but for the tail */
+    /* one device, one micro-batch: the passes are the step but for the tail and
+     * for waiting on other replicas */
+    struct mw_cost_ctx ctx = b->ctx;
+
+    ctx.stack.straggler = 0;
     mw_layout_default(&l);
     l.dp = 16;
     l.micro_batch = 4;
-    mw_step_layer_cost(&b->scenario, &l, &b->ctx, 3, &layer);
-    mw_step_embedding_cost(&b->scenario, &l, &b->ctx, &embedding);
-    mw_step_head_cost(&b->scenario, &l, &b->ctx, &head);
-    step_simulate(&r, &b->scenario, &l, &b->ctx, NULL);
+    mw_step_layer_cost(&b->scenario, &l, &ctx, 3, &layer);
+    mw_step_embedding_cost(&b->scenario, &l, &ctx, &embedding);
+    mw_step_head_cost(&b->scenario, &l, &ctx, &head);
+    step_simulate(&r, &b->scenario, &l, &ctx, NULL);
     mw_assert_near(16 * layer.f_s + embedding.f_s + head.f_s,
                    r.breakdown_s[MW_SPAN_F], 1e-6, 0);
     mw_assert_near(16 * layer.b_s + embedding.b_s + head.b_s,

@@ -1,0 +1,131 @@
+/*
+ * Training stacks: what a framework of a time adds to the hardware's cost, and
+ * what it hides. Each figure is a row NAME.STACK of the constants, else NAME;
+ * docs/accuracy.md tells how they were fitted.
+ *
+ *   host         an eager framework issues every kernel from Python; where the
+ *                device is faster than that, the host is the bound
+ *   stragglers   a group that synchronises waits for the slowest of its ranks
+ *   overlap      the part of a transfer that other work can hide
+ *
+ * Left out: jitter drawn per synchronisation; SMs taken by communication are
+ * part of the overlap figures.
+ */
+#include "sim/cost/cost.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *name, *text;
+} stacks[] = {
+    {"plain", "nothing overlaps but gathers of sharded layers; a lean host"},
+    {"megatron-core",
+     "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
+     "overlapped gradients, parameters and tensor parallelism"},
+    {"megatron-core-serial", "Megatron-Core with every overlap off"},
+    {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)"},
+    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023"},
+    {"torch-fsdp", "PyTorch FSDP: llm-foundry, torchtitan, fms-fsdp"},
+    {"nanotron", "nanotron"},
+    {"internevo", "InternEvo"},
+    {"jax", "MaxText and Paxml: compiled by XLA"}};
+
+enum { N_STACKS = sizeof stacks / sizeof stacks[0] };
+
+const char *mw_stack_name(size_t i)
+{
+    return i < N_STACKS ? stacks[i].name : NULL;
+}
+
+const char *mw_stack_text(size_t i)
+{
+    return i < N_STACKS ? stacks[i].text : NULL;
+}
+
+static enum mw_status read_figure(const struct mw_hwdb *db, const char *name,
+                                  const char *stack, double *out,
+                                  struct mw_err *err)
+{
+    const struct mw_constant *row;
+    char key[96];
+
+    snprintf(key, sizeof key, "%s.%s", name, stack);
+    if (mw_hwdb_constant(db, key, &row, NULL) != MW_OK) {
+        enum mw_status status = mw_hwdb_constant(db, name, &row, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+    }
+    *out = row->value;
+    return MW_OK;
+}
+
+static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
+                                 struct mw_stack *out, struct mw_err *err)
+{
+    struct mw_stack s = {.name = name};
+    const struct {
+        const char *name;
+        double *out;
+    } figures[] = {{"host_op_s", &s.host_op_s},
+                   {"host_coll_s", &s.host_coll_s},
+                   {"host_step_s", &s.host_step_s},
+                   {"straggler_spread", &s.straggler},
+                   {"elementwise_efficiency", &s.elementwise},
+                   {"step_param_bytes", &s.step_param_bytes},
+                   {"exposed_reduce", &s.overlap_reduce},
+                   {"exposed_gather", &s.overlap_gather},
+                   {"exposed_fsdp", &s.overlap_fsdp},
+                   {"exposed_tp", &s.overlap_tp},
+                   {"exposed_cp", &s.overlap_cp},
+                   {"exposed_ep", &s.overlap_ep}};
+
+    const size_t n_figures = sizeof figures / sizeof figures[0];
+    const size_t first_exposed = 6;
+
+    for (size_t i = 0; i < n_figures; i++) {
+        enum mw_status status =
+            read_figure(db, figures[i].name, name, figures[i].out, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+    }
+    /* Rows give what is left over; zero is no value of a row. */
+    s.elementwise = 1 / s.elementwise;
+    for (size_t i = first_exposed; i < n_figures; i++) {
+        *figures[i].out = 1 - *figures[i].out;
+    }
+    *out = s;
+    return MW_OK;
+}
+
+enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
+                                     struct mw_err *err)
+{
+    for (size_t i = 0; i < N_STACKS; i++) {
+        if (strcasecmp(stacks[i].name, name) != 0) {
+            continue;
+        }
+        if (ctx->gpu->is_cpu) {
+            ctx->stack =
+                (struct mw_stack){.name = stacks[i].name, .elementwise = 1};
+            return MW_OK;
+        }
+        return read_stack(ctx->db, stacks[i].name, &ctx->stack, err);
+    }
+    return mw_fail(err, MW_EINPUT,
+                   "no training stack is called '%s'; for example %s", name,
+                   stacks[1].name);
+}
+
+double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks)
+{
+    return n_ranks > 1
+               ? 1 + ctx->stack.straggler * sqrt(2 * log((double)n_ranks))
+               : 1;
+}

@@ -1,0 +1,194 @@
+/*
+ * The mechanisms beside pure work, on numbers worked out by hand: a host that
+ * is slower than the device, transfers that other work hides, stragglers, and
+ * what a step costs once. Each is switched on alone.
+ */
+#include "mw_test.h"
+
+#include "step_fixture.h"
+#include "sim/step/step_int.h"
+
+#include <math.h>
+
+static void quiet(struct mw_cost_ctx *ctx)
+{
+    ctx->stack = (struct mw_stack){.name = "t", .elementwise = 1};
+}
+
+/* Host 1, 2, 3, 4 s for F, R, B, W; device 2, 1, 1, 1: F is device-bound, the
+ * backward pass waits 9 - 3 = 6 s, shared as 2 : 3 : 4. */
+static void test_host_wait(void **state)
+{
+    const double host_s[MW_PHASE_COUNT] = {1, 2, 3, 4};
+    const double device_s[MW_PHASE_COUNT] = {2, 1, 1, 1};
+    const double none[MW_PHASE_COUNT] = {0};
+    double out[MW_PHASE_COUNT];
+
+    (void)state;
+    mw_host_wait(host_s, device_s, out);
+    mw_assert_near(out[MW_PHASE_F], 0, 0, 0);
+    mw_assert_near(out[MW_PHASE_R], 6 * 2 / 9.0, 1e-12, 0);
+    mw_assert_near(out[MW_PHASE_B], 6 * 3 / 9.0, 1e-12, 0);
+    mw_assert_near(out[MW_PHASE_W], 6 * 4 / 9.0, 1e-12, 0);
+    mw_host_wait(none, device_s, out);
+    mw_assert_near(out[MW_PHASE_W], 0, 0, 0);
+}
+
+/* 10 s of transfer: nothing hidden; 80 % behind enough work; 80 % of 5 s. */
+static void test_exposed(void **state)
+{
+    (void)state;
+    mw_assert_near(mw_step_exposed_s(10, 0, 100), 10, 0, 0);
+    mw_assert_near(mw_step_exposed_s(10, 0.8, 100), 2, 1e-12, 0);
+    mw_assert_near(mw_step_exposed_s(10, 0.8, 5), 6, 1e-12, 0);
+}
+
+struct world {
+    struct mw_hwdb *db;
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+    struct mw_layout l;
+};
+
+static void begin(struct world *w, int dp)
+{
+    w->db = step_hwdb();
+    step_scenario(&w->s, "dgx-a100", 1, 8, "bf16");
+    step_ctx(&w->ctx, w->db, &w->s);
+    quiet(&w->ctx);
+    mw_layout_default(&w->l);
+    w->l.dp = dp;
+}
+
+static void end(struct world *w)
+{
+    mw_scenario_release(&w->s);
+    mw_hwdb_free(w->db);
+}
+
+static double step_s(const struct world *w, double *out_host_s)
+{
+    struct mw_step_result r;
+    double time_s;
+
+    step_simulate(&r, &w->s, &w->l, &w->ctx, NULL);
+    time_s = r.step_time_s;
+    if (out_host_s != NULL) {
+        *out_host_s = r.breakdown_s[MW_SPAN_HOST];
+    }
+    mw_step_result_release(&r);
+    return time_s;
+}
+
+/* With a host of 1 ms an operator, a step of m micro-batches takes the host's
+ * time: operators of all passes x 1 ms x m, plus the tail. */
+static void test_host_is_the_floor(void **state)
+{
+    struct world w;
+    double host_s = 0;
+
+    (void)state;
+    begin(&w, 1);
+    double device = step_s(&w, &host_s);
+    mw_assert_near(host_s, 0, 0, 0);
+    w.ctx.stack.host_op_s = 1e-3;
+    double slow = step_s(&w, &host_s);
+    w.ctx.stack.host_op_s = 2e-3;
+    double slower = step_s(&w, NULL);
+    struct mw_step_price p;
+    double n_ops = 0;
+
+    mw_step_price_begin(&p, &w.s, &w.l, &w.ctx);
+    mw_step_price_units(&p, NULL);
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        n_ops += (16 * p.cost[MW_UNIT_DENSE].phase[phase].host_s +
+                  p.cost[MW_UNIT_EMBEDDING].phase[phase].host_s +
+                  p.cost[MW_UNIT_HEAD].phase[phase].host_s) /
+                 2e-3;
+    }
+    assert_true(n_ops > 16 * 20); /* at least 20 a layer */
+    mw_assert_near(slower - slow, 8 * n_ops * 1e-3, 1e-9, 0);
+    assert_true(host_s > 0.5 * slow && slow > 10 * device);
+    end(&w);
+}
+
+/* Gradients of dp 8: exposed all, or a fifth where backward work is enough. */
+static void test_reduction_hides(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, 8);
+    double open = step_s(&w, NULL);
+    w.ctx.stack.overlap_reduce = 1;
+    double least = step_s(&w, NULL);
+    w.ctx.stack.overlap_reduce = 0.5;
+    double half = step_s(&w, NULL);
+    assert_true(least < open);
+    assert_true(half < open && half > least);
+    w.l.dp = 1; /* nothing to reduce */
+    w.s.workload.global_batch = 1;
+    w.ctx.stack.overlap_reduce = 0;
+    double alone = step_s(&w, NULL);
+    w.ctx.stack.overlap_reduce = 1;
+    mw_assert_near(step_s(&w, NULL), alone, 0, 0);
+    end(&w);
+}
+
+/* A spread of 1 % over 8 ranks: all compute takes 2.0393 % longer. */
+static void test_stragglers_slow_the_work(void **state)
+{
+    struct world w;
+    struct mw_step_result r[2];
+
+    (void)state;
+    begin(&w, 8);
+    step_simulate(&r[0], &w.s, &w.l, &w.ctx, NULL);
+    w.ctx.stack.straggler = 0.01;
+    step_simulate(&r[1], &w.s, &w.l, &w.ctx, NULL);
+    mw_assert_near(r[1].breakdown_s[MW_SPAN_F] / r[0].breakdown_s[MW_SPAN_F],
+                   1.020393, 1e-6, 0);
+    mw_assert_near(r[1].breakdown_s[MW_SPAN_DP], r[0].breakdown_s[MW_SPAN_DP],
+                   1e-9, 0);
+    mw_step_result_release(&r[0]);
+    mw_step_result_release(&r[1]);
+    end(&w);
+}
+
+/* Once per step: 5 ms, and 10 bytes per parameter at the stream rate. */
+static void test_fixed_cost(void **state)
+{
+    struct world w;
+    struct mw_step_price p;
+    double params;
+
+    (void)state;
+    begin(&w, 1);
+    double bare = step_s(&w, NULL);
+    w.ctx.stack.host_step_s = 5e-3;
+    mw_assert_near(step_s(&w, NULL) - bare, 5e-3, 1e-9, 0);
+    w.ctx.stack.host_step_s = 0;
+    w.ctx.stack.step_param_bytes = 10;
+    mw_step_price_begin(&p, &w.s, &w.l, &w.ctx);
+    params = 16 * p.size[MW_UNIT_DENSE].dense_params +
+             p.size[MW_UNIT_EMBEDDING].dense_params +
+             p.size[MW_UNIT_HEAD].dense_params;
+    mw_assert_near(step_s(&w, NULL) - bare,
+                   10 * params /
+                       (w.ctx.gpu->mem_bw_Bps * w.ctx.gpu->mem_efficiency),
+                   1e-6, 0);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_host_wait),
+        cmocka_unit_test(test_exposed),
+        cmocka_unit_test(test_host_is_the_floor),
+        cmocka_unit_test(test_reduction_hides),
+        cmocka_unit_test(test_stragglers_slow_the_work),
+        cmocka_unit_test(test_fixed_cost)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
