@@ -245,6 +245,13 @@ static bool func_of(enum mw_coll_op op, enum mw_nccl_func *out)
     return false;
 }
 
+enum mw_nccl_func coll_func_of(enum mw_coll_op op)
+{
+    enum mw_nccl_func func = MW_NCCL_ALL_REDUCE;
+    MW_ASSERT(func_of(op, &func), "operation %d", (int)op);
+    return func;
+}
+
 /* Bandwidth of the group's share of a node's NICs, per rank. */
 static double nic_Bps_per_rank(const struct mw_coll_world *w,
                                const struct mw_coll_query *q)

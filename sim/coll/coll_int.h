@@ -3,6 +3,7 @@
 #define MW_SIM_COLL_COLL_INT_H
 
 #include "sim/coll/coll.h"
+#include "sim/coll/event.h"
 #include "sim/coll/machine.h"
 
 /* Where a group lies: n_nodes nodes in NCCL's sense of `trays` trays of ppn
@@ -29,10 +30,14 @@ struct mw_coll_world {
     MW_ARRAY(struct coll_search *) searched;
     MW_ARRAY(struct coll_group *) group;
     struct mw_coll_fit fit;
+    struct mw_congestion congestion;
 };
 
 struct coll_place coll_place_of(const struct mw_coll_world *world,
                                 const struct mw_coll_query *query);
+
+/* NCCL's function of an operation that has one (asserted). */
+enum mw_nccl_func coll_func_of(enum mw_coll_op op);
 
 /* Ratio for a key at a size; 1 and a reason when there is no knot. */
 double coll_fit_ratio(const struct mw_coll_fit *fit,

@@ -357,6 +357,42 @@ int mw_topology_route(const struct mw_topology *topo, int from, int to, int nic,
     return n;
 }
 
+int mw_topology_route_nics(const struct mw_topology *topo, int from,
+                           int from_nic, int to, int to_nic, uint64_t flow,
+                           uint32_t out[MW_ROUTE_HOPS_MAX])
+{
+    int a = topo->node_of_gpu[from], b = topo->node_of_gpu[to];
+    const struct node *na = &topo->node[a], *nb = &topo->node[b];
+    if (na->domain == nb->domain) {
+        return mw_topology_route(topo, from, to, -1, flow, out);
+    }
+    int i = from_nic % na->n_nics, j = to_nic % nb->n_nics, n = 0;
+    out[n++] = nic_link(na, i, 0);
+    n += route_fabric(topo, a, i, b, j, flow, out + n);
+    out[n++] = nic_link(nb, j, 1);
+    return n;
+}
+
+uint32_t mw_topology_gpu_link(const struct mw_topology *topo, int gpu,
+                              bool is_in)
+{
+    const struct node *n = &topo->node[topo->node_of_gpu[gpu]];
+    return gpu_link(n, gpu - n->first_gpu, is_in);
+}
+
+uint32_t mw_topology_nic_link(const struct mw_topology *topo, int node, int nic,
+                              bool is_in)
+{
+    const struct node *n = &topo->node[node];
+    return nic_link(n, nic % n->n_nics, is_in);
+}
+
+bool mw_topology_same_domain(const struct mw_topology *topo, int a, int b)
+{
+    return topo->node[topo->node_of_gpu[a]].domain ==
+           topo->node[topo->node_of_gpu[b]].domain;
+}
+
 const char *mw_topology_check(const struct mw_topology *topo)
 {
     for (size_t l = 0; l < topo->n_links; l++) {

@@ -96,6 +96,21 @@ void mw_topology_scale_nics(struct mw_topology *topo, double factor);
 int mw_topology_route(const struct mw_topology *topo, int from, int to, int nic,
                       uint64_t flow, uint32_t out[MW_ROUTE_HOPS_MAX]);
 
+/*
+ * The same through a given NIC of each node (numbers within the node), and the
+ * parts of such a way on their own: for traffic that a switch adds up or that
+ * is not told apart by pairs.
+ */
+int mw_topology_route_nics(const struct mw_topology *topo, int from,
+                           int from_nic, int to, int to_nic, uint64_t flow,
+                           uint32_t out[MW_ROUTE_HOPS_MAX]);
+uint32_t mw_topology_gpu_link(const struct mw_topology *topo, int gpu,
+                              bool is_in);
+uint32_t mw_topology_nic_link(const struct mw_topology *topo, int node, int nic,
+                              bool is_in);
+/* Do two GPUs reach each other without a NIC? */
+bool mw_topology_same_domain(const struct mw_topology *topo, int a, int b);
+
 /* NULL, or what is wrong: every pair of GPUs of a sample of nodes must reach
  * each other both ways over links of positive, finite capacity. */
 const char *mw_topology_check(const struct mw_topology *topo);
