@@ -170,24 +170,27 @@ static void cuda_copy(struct mw_dev *dev, void *dst, const void *src,
                 c->stream);
 }
 
-/* The caller may reuse its memory at once, so copies with the host are waited
- * for. */
+/* The caller may reuse its memory at once, so a copy with the host has ended
+ * when this returns, even when waiting failed. */
+static void copy_and_wait(struct mw_cuda *c, void *dst, const void *src,
+                          size_t bytes, enum cudaMemcpyKind kind)
+{
+    if (MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, kind, c->stream) &&
+        mw_cuda_wait(c, c->stream, NULL, NULL) != MW_OK) {
+        cudaStreamSynchronize(c->stream);
+    }
+}
+
 static void cuda_to_device(struct mw_dev *dev, void *dst, const void *src,
                            size_t bytes)
 {
-    struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyHostToDevice,
-                c->stream);
-    mw_cuda_wait(c, c->stream, NULL, NULL);
+    copy_and_wait(self(dev), dst, src, bytes, cudaMemcpyHostToDevice);
 }
 
 static void cuda_to_host(struct mw_dev *dev, void *dst, const void *src,
                          size_t bytes)
 {
-    struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyDeviceToHost,
-                c->stream);
-    mw_cuda_wait(c, c->stream, NULL, NULL);
+    copy_and_wait(self(dev), dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 
 static enum mw_status cuda_sync(struct mw_dev *dev, struct mw_err *err)

@@ -1,0 +1,430 @@
+/*
+ * NCCL of shim.h on MPI: an operation is queued on its stream and becomes a
+ * non-blocking MPI call when the stream comes to it and the operations of its
+ * communicator before it have ended. Members of a communicator find each other
+ * through the rank that made the unique id, on MPI_COMM_WORLD with tags of
+ * their own.
+ *
+ * While the host program waits in MPI, queued work must go on, as it does on a
+ * device; so the blocking MPI calls that it uses are wrapped here (profiling
+ * interface) into polls that also run queued work.
+ */
+#include "tests/shim/shim.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <nccl.h>
+#include <sched.h>
+#include <string.h>
+
+enum { JOIN_TAG = 1 << 20, LATE_POLLS = 3 };
+
+struct ncclComm {
+    MPI_Comm mpi; /* MPI_COMM_NULL: one rank */
+    int rank, size;
+    uint64_t n_issued, n_done;
+    int late; /* how often "in progress" is still answered */
+    int pending;
+    bool is_aborted, is_destroyed;
+};
+
+static uint64_t n_ids;
+
+#define ENTER()                                                                \
+    do {                                                                       \
+        if (shim_enters()) {                                                   \
+            return ncclInternalError;                                          \
+        }                                                                      \
+    } while (0)
+
+const char *ncclGetErrorString(ncclResult_t rc)
+{
+    return rc == ncclInternalError ? "made to fail (stand-in)"
+           : rc == ncclRemoteError ? "another rank has failed (stand-in)"
+                                   : "an error (stand-in)";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "the stand-in's last error";
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+/* ---- communicators
+ * ----------------------------------------------------------------- */
+/* What an id holds. */
+struct meeting {
+    char magic[8];
+    int world_rank;
+    uint64_t number;
+};
+
+static bool is_mpi_on(void)
+{
+    int is_on = 0;
+    PMPI_Initialized(&is_on);
+    return is_on != 0;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    ENTER();
+    struct meeting m = {.magic = "shim-id", .number = ++n_ids};
+    if (is_mpi_on()) {
+        PMPI_Comm_rank(MPI_COMM_WORLD, &m.world_rank);
+    }
+    memset(id, 0, sizeof *id);
+    memcpy(id, &m, sizeof m);
+    return ncclSuccess;
+}
+
+/* World ranks of all members by their rank, known to each of them. */
+static void meet(const struct meeting *m, int rank, int size, int *world)
+{
+    int tag = JOIN_TAG + (int)(m->number % 4096) * 2, me[2] = {rank, 0};
+    PMPI_Comm_rank(MPI_COMM_WORLD, &me[1]);
+    if (me[1] != m->world_rank) {
+        PMPI_Send(me, 2, MPI_INT, m->world_rank, tag, MPI_COMM_WORLD);
+        PMPI_Recv(world, size, MPI_INT, m->world_rank, tag + 1, MPI_COMM_WORLD,
+                  MPI_STATUS_IGNORE);
+        return;
+    }
+    world[rank] = me[1];
+    for (int i = 1; i < size; i++) {
+        int other[2];
+        PMPI_Recv(other, 2, MPI_INT, MPI_ANY_SOURCE, tag, MPI_COMM_WORLD,
+                  MPI_STATUS_IGNORE);
+        world[other[0]] = other[1];
+    }
+    for (int i = 0; i < size; i++) {
+        if (i != rank) {
+            PMPI_Send(world, size, MPI_INT, world[i], tag + 1, MPI_COMM_WORLD);
+        }
+    }
+}
+
+static MPI_Comm make_mpi(const struct meeting *m, int rank, int size)
+{
+    MPI_Group all, some;
+    MPI_Comm made;
+    int *world = mw_calloc((size_t)size, sizeof *world);
+    meet(m, rank, size, world);
+    PMPI_Comm_group(MPI_COMM_WORLD, &all);
+    PMPI_Group_incl(all, size, world, &some);
+    PMPI_Comm_create_group(MPI_COMM_WORLD, some,
+                           JOIN_TAG + (int)(m->number % 4096) * 2, &made);
+    PMPI_Group_free(&some);
+    PMPI_Group_free(&all);
+    mw_free(world);
+    return made;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id,
+                                    int rank, ncclConfig_t *config)
+{
+    ENTER();
+    struct meeting m;
+    memcpy(&m, &id, sizeof m);
+    if (strcmp(m.magic, "shim-id") != 0 || rank < 0 || rank >= size) {
+        return ncclInvalidArgument;
+    }
+    struct ncclComm *c = mw_calloc(1, sizeof *c);
+    c->rank = rank;
+    c->size = size;
+    c->mpi = size > 1 ? make_mpi(&m, rank, size) : MPI_COMM_NULL;
+    c->late = config->blocking == 0 ? (int)shim_draw(LATE_POLLS) : 0;
+    shim_count(1);
+    *out = c;
+    return c->late > 0 ? ncclInProgress : ncclSuccess;
+}
+
+static void release(struct ncclComm *c)
+{
+    if (!c->is_destroyed || c->pending > 0) {
+        return;
+    }
+    int is_over = 0;
+    PMPI_Finalized(&is_over);
+    if (c->mpi != MPI_COMM_NULL && !c->is_aborted && !is_over) {
+        PMPI_Comm_free(&c->mpi);
+    }
+    mw_free(c);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
+{
+    ENTER();
+    *out = comm->late-- > 0 ? ncclInProgress : ncclSuccess;
+    comm->late = comm->late < 0 ? 0 : comm->late;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    ENTER();
+    while (comm->pending > 0) {
+        shim_progress();
+    }
+    comm->late = (int)shim_draw(LATE_POLLS);
+    return comm->late > 0 ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    bool is_failing = shim_enters();
+    comm->is_destroyed = true;
+    shim_count(-1);
+    release(comm);
+    return is_failing ? ncclInternalError : ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    comm->is_aborted = true;
+    return ncclCommDestroy(comm);
+}
+
+/* ---- operations
+ * ------------------------------------------------------------------- */
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
+
+struct nccl_op {
+    struct ncclComm *comm;
+    enum kind kind;
+    uint64_t number; /* within the communicator */
+    const void *in;
+    void *out, *copy;
+    int n, peer;
+    MPI_Datatype type;
+    MPI_Op reduce;
+    size_t bytes; /* of n elements */
+    bool is_started;
+    MPI_Request request;
+};
+
+static void start_reduce_scatter(struct nccl_op *o)
+{
+    size_t all = o->bytes * (size_t)o->comm->size;
+    o->copy = mw_calloc(all, 1);
+    memcpy(o->copy, o->in, all);
+    char *own = (char *)(uintptr_t)o->in + o->bytes * (size_t)o->comm->rank;
+    if (own == o->out) {
+        memset((void *)(uintptr_t)o->in, 0xff, all); /* undefined: NaN */
+    }
+    PMPI_Ireduce_scatter_block(o->copy, o->out, o->n, o->type, o->reduce,
+                               o->comm->mpi, &o->request);
+}
+
+static void start(struct nccl_op *o)
+{
+    struct ncclComm *c = o->comm;
+    bool is_in_place = o->in == o->out;
+    switch (o->kind) {
+    case ALL_REDUCE:
+        PMPI_Iallreduce(is_in_place ? MPI_IN_PLACE : o->in, o->out, o->n,
+                        o->type, o->reduce, c->mpi, &o->request);
+        break;
+    case ALL_GATHER:
+        is_in_place = o->in == (char *)o->out + o->bytes * (size_t)c->rank;
+        PMPI_Iallgather(is_in_place ? MPI_IN_PLACE : o->in, o->n, o->type,
+                        o->out, o->n, o->type, c->mpi, &o->request);
+        break;
+    case REDUCE_SCATTER:
+        start_reduce_scatter(o);
+        break;
+    case SEND:
+        PMPI_Issend(o->in, o->n, o->type, o->peer, 0, c->mpi, &o->request);
+        break;
+    case RECV:
+        PMPI_Irecv(o->out, o->n, o->type, o->peer, 0, c->mpi, &o->request);
+        break;
+    }
+    o->is_started = true;
+}
+
+static void end(struct nccl_op *o)
+{
+    o->comm->n_done++;
+    o->comm->pending--;
+    mw_free(o->copy);
+    release(o->comm);
+}
+
+static bool run_op(void *args)
+{
+    struct nccl_op *o = args;
+    int is_done = 0;
+    if (o->comm->is_aborted) {
+        end(o);
+        return true;
+    }
+    if (o->comm->n_done != o->number) {
+        return false;
+    }
+    if (!o->is_started) {
+        start(o);
+    }
+    PMPI_Test(&o->request, &is_done, MPI_STATUS_IGNORE);
+    if (is_done) {
+        end(o);
+    }
+    return is_done != 0;
+}
+
+static bool set_type(struct nccl_op *o, ncclDataType_t type)
+{
+    switch ((int)type) {
+    case ncclFloat32:
+        o->type = MPI_FLOAT;
+        o->bytes = 4 * (size_t)o->n;
+        return true;
+    case ncclFloat64:
+        o->type = MPI_DOUBLE;
+        o->bytes = 8 * (size_t)o->n;
+        return true;
+    case ncclInt64:
+        o->type = MPI_INT64_T;
+        o->bytes = 8 * (size_t)o->n;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static ncclResult_t enqueue(struct nccl_op *o, ncclComm_t comm, size_t count,
+                            ncclDataType_t type, ncclRedOp_t op,
+                            cudaStream_t stream)
+{
+    o->comm = comm;
+    o->n = (int)count;
+    o->reduce = op == ncclMax ? MPI_MAX : MPI_SUM;
+    size_t n_in = o->kind == REDUCE_SCATTER ? (size_t)comm->size : 1;
+    size_t n_out = o->kind == ALL_GATHER ? (size_t)comm->size : 1;
+    if (comm->late > 0 || comm->mpi == MPI_COMM_NULL || !set_type(o, type) ||
+        (o->kind != RECV && !shim_is_device(o->in, n_in * o->bytes)) ||
+        (o->kind != SEND && !shim_is_device(o->out, n_out * o->bytes))) {
+        return ncclInvalidUsage;
+    }
+    o->number = comm->n_issued++;
+    comm->pending++;
+    shim_enqueue(stream, run_op, o, sizeof *o);
+    comm->late = (int)shim_draw(LATE_POLLS);
+    return comm->late > 0 ? ncclInProgress : ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
+                           ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = ALL_REDUCE, .in = in, .out = out};
+    return enqueue(&o, comm, count, type, op, stream);
+}
+
+ncclResult_t ncclAllGather(const void *in, void *out, size_t count,
+                           ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = ALL_GATHER, .in = in, .out = out};
+    return enqueue(&o, comm, count, type, ncclSum, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
+                               ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = REDUCE_SCATTER, .in = in, .out = out};
+    return enqueue(&o, comm, count, type, op, stream);
+}
+
+ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type,
+                      int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = SEND, .in = in, .peer = peer};
+    return enqueue(&o, comm, count, type, ncclSum, stream);
+}
+
+ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = RECV, .out = out, .peer = peer};
+    return enqueue(&o, comm, count, type, ncclSum, stream);
+}
+
+/* ---- the host's waits
+ * ---------------------------------------------------------------- */
+static int poll(int rc, MPI_Request *request, MPI_Status *status)
+{
+    int is_done = 0;
+    while (rc == MPI_SUCCESS && !is_done) {
+        rc = PMPI_Test(request, &is_done, status);
+        shim_progress();
+        sched_yield();
+    }
+    return rc;
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    return poll(MPI_SUCCESS, request, status);
+}
+
+int MPI_Recv(void *buf, int n, MPI_Datatype type, int source, int tag,
+             MPI_Comm comm, MPI_Status *status)
+{
+    MPI_Request r;
+    int rc = PMPI_Irecv(buf, n, type, source, tag, comm, &r);
+    return poll(rc, &r, status);
+}
+
+int MPI_Barrier(MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Ibarrier(comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Bcast(void *buf, int n, MPI_Datatype type, int root, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Ibcast(buf, n, type, root, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type,
+                  MPI_Op op, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Iallreduce(in, out, n, type, op, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Allgather(const void *in, int n_in, MPI_Datatype type_in, void *out,
+                  int n_out, MPI_Datatype type_out, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Iallgather(in, n_in, type_in, out, n_out, type_out, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Gather(const void *in, int n_in, MPI_Datatype type_in, void *out,
+               int n_out, MPI_Datatype type_out, int root, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc =
+        PMPI_Igather(in, n_in, type_in, out, n_out, type_out, root, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
