@@ -192,13 +192,17 @@ static void check_constant(struct mw_hw_check *c, size_t i,
         mw_hw_bad(c, i, "unit", "is '%s' but %s is in '%s'", r->unit, r->name,
                   unit);
     }
-    bool may_be_zero = strcmp(r->unit, "s") == 0;
+    bool may_be_zero =
+        strcmp(r->unit, "s") == 0 || has_prefix(r->name, "overlap_");
     if (!(r->value > 0 || (may_be_zero && r->value >= 0))) {
         mw_hw_bad(c, i, "value", "must be positive");
     }
     if (strcmp(r->unit, "ratio") == 0) {
-        /* In-switch reduction sends less than the bus bandwidth counts. */
+        /* In-switch reduction sends less than the bus bandwidth counts; a
+         * factor corrects a time and may lengthen it. */
+        bool is_factor = strstr(r->name, "_factor") != NULL;
         double limit = has_prefix(r->name, "nvls_ratio.") ? 2 : 1;
+        limit = is_factor ? 10 : limit;
         mw_hw_expect_max(c, i, "value", r->value, limit,
                          "a fraction (0.08, not 8)");
     } else if (strcmp(r->unit, "s") == 0) {
