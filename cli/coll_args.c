@@ -21,7 +21,8 @@ enum {
     OPT_ENV,
     OPT_AGAINST,
     OPT_PLOT,
-    OPT_CONCURRENT
+    OPT_CONCURRENT,
+    OPT_TOPOLOGY
 };
 
 static const struct argp_option options[] = {
@@ -52,6 +53,10 @@ static const struct argp_option options[] = {
      "With --model event: other collectives at the same time, OP[:SIZE] "
      "separated by commas; prints what each loses",
      0},
+    {"topology", OPT_TOPOLOGY, "WORDS", 0,
+     "With --model event: the fabric, for example \"rail, leaf 32, oversub 2\" "
+     "(hw topo --help); default one switch",
+     0},
     {"plot", OPT_PLOT, "FILE", 0,
      "Bus bandwidth over size: FILE.svg, FILE.png, or - for the terminal", 0},
     {0}};
@@ -65,32 +70,44 @@ static const char doc[] =
     "  meshwright coll --system dgx-h100 --op all_reduce --env "
     "NCCL_ALGO=ring --model nccl\n"
     "  meshwright coll --system dgx-a100 --against my-nccl-tests.log\n"
+    "  meshwright coll --system dgx-h100 --nodes 4 --model event --max-bytes "
+    "1G "
+    "--concurrent all_to_all:256M\n"
     "  meshwright coll scenario.yaml --op all_gather --json\n\n"
     "Sizes are those of nccl-tests: the whole buffer (all_gather, "
     "reduce_scatter, all_to_all: that of all ranks together).\n"
     "Exit status: 0 done; 2 usage; 3 bad input file.";
 
+bool coll_size_parse(const char *text, double *out)
+{
+    char *end = NULL;
+    double v = strtod(text, &end);
+    double scale = strcmp(end, "") == 0        ? 1
+                   : strcasecmp(end, "K") == 0 ? 1024.0
+                   : strcasecmp(end, "M") == 0 ? 1048576.0
+                   : strcasecmp(end, "G") == 0 ? 1073741824.0
+                                               : 0;
+    if (end == text) {
+        return false;
+    }
+    v *= scale;
+    if (scale == 0 && mw_quantity_parse(text, MW_Q_BYTES, &v, NULL) != MW_OK) {
+        return false;
+    }
+    *out = v;
+    return v >= 1 && v <= 1e15;
+}
+
 /* "8", "64K", "1M", "2G" (binary, as nccl-tests has them), or with a unit. */
 static double size_of(const char *option, const char *text,
                       struct argp_state *state)
 {
-    char *end = NULL;
-    double v = strtod(text, &end);
-    double scale = 0;
-    if (end != text) {
-        scale = strcmp(end, "") == 0        ? 1
-                : strcasecmp(end, "K") == 0 ? 1024.0
-                : strcasecmp(end, "M") == 0 ? 1048576.0
-                : strcasecmp(end, "G") == 0 ? 1073741824.0
-                                            : 0;
-    }
-    v *= scale;
-    struct mw_err err = {0};
-    if (scale == 0 && mw_quantity_parse(text, MW_Q_BYTES, &v, &err) != MW_OK) {
-        argp_error(state, "%s: %s", option, err.text);
-    }
-    if (!(v >= 1) || v > 1e15) {
-        argp_error(state, "%s: '%s' must be from 1 byte to 1 PB", option, text);
+    double v = 0;
+    if (!coll_size_parse(text, &v)) {
+        argp_error(state,
+                   "%s: '%s' is no size from 1 byte to 1 PB; for example 64K "
+                   "or 1GiB",
+                   option, text);
     }
     return v;
 }
@@ -179,6 +196,9 @@ static void finish(struct coll_args *a, struct argp_state *state)
     if (a->concurrent && a->model != MW_COLL_EVENT) {
         argp_error(state, "--concurrent needs --model event");
     }
+    if (a->topology && a->model != MW_COLL_EVENT) {
+        argp_error(state, "--topology needs --model event");
+    }
 }
 
 static error_t parse_option(int key, char *arg, struct coll_args *a,
@@ -226,6 +246,9 @@ static error_t parse_option(int key, char *arg, struct coll_args *a,
         return 0;
     case OPT_CONCURRENT:
         a->concurrent = arg;
+        return 0;
+    case OPT_TOPOLOGY:
+        a->topology = arg;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -36,15 +36,25 @@ static enum mw_status make_world(const struct coll_args *a,
     return s == MW_EINPUT && !a->scenario ? MW_EUSAGE : s;
 }
 
-static enum mw_status add_row(struct mw_coll_world *world,
-                              const struct coll_args *a,
-                              struct mw_coll_query *q, double bytes,
-                              double measured_s, struct coll_rows *rows,
-                              struct mw_err *err)
+static enum mw_status
+add_row(struct mw_coll_world *world, const struct mw_topology *topo,
+        const struct coll_args *a, struct mw_coll_query *q, double bytes,
+        double measured_s, struct coll_rows *rows, struct mw_err *err)
 {
     struct coll_row row = {.bytes = bytes, .measured_s = measured_s};
     q->bytes = bytes;
-    enum mw_status s = mw_coll_predict(world, a->model, q, &row.a, err);
+    enum mw_status s =
+        mw_coll_predict(world, topo ? MW_COLL_FIT : a->model, q, &row.a, err);
+    if (s == MW_OK && topo) {
+        struct mw_coll_job job = {.query = *q};
+        struct mw_coll_job_time t;
+        s = mw_coll_event_run(world, topo, &job, 1, &t, err);
+        double factor = s == MW_OK ? row.a.time_s / t.end_s : 1;
+        row.a.time_s /= factor;
+        row.a.algbw_Bps *= factor;
+        row.a.busbw_Bps *= factor;
+        row.a.source = "streams on the given fabric, alone";
+    }
     if (s == MW_OK) {
         mw_array_push(&rows->v, row);
     }
@@ -52,6 +62,7 @@ static enum mw_status add_row(struct mw_coll_world *world,
 }
 
 static enum mw_status sweep(struct mw_coll_world *world,
+                            const struct mw_topology *topo,
                             const struct coll_args *a, struct mw_coll_query *q,
                             struct coll_rows *rows, struct mw_err *err)
 {
@@ -59,7 +70,7 @@ static enum mw_status sweep(struct mw_coll_world *world,
     double bytes = a->min_bytes;
     for (int i = 0; i < COLL_SIZES_MAX && bytes <= a->max_bytes && s == MW_OK;
          i++) {
-        s = add_row(world, a, q, floor(bytes), 0, rows, err);
+        s = add_row(world, topo, a, q, floor(bytes), 0, rows, err);
         bytes *= a->factor;
     }
     return s;
@@ -88,7 +99,7 @@ static enum mw_status follow_log(struct mw_coll_world *world,
     for (size_t i = 0; i < log.row.n && s == MW_OK; i++) {
         const struct mw_nccl_log_row *r = &log.row.v[i];
         if (r->bytes > 0 && r->time_s > 0) {
-            s = add_row(world, a, q, r->bytes, r->time_s, rows, err);
+            s = add_row(world, NULL, a, q, r->bytes, r->time_s, rows, err);
         }
     }
     mw_nccl_log_release(&log);
@@ -112,8 +123,19 @@ static enum mw_status run(struct coll_args *a, const struct mw_hwdb *db,
                               ? a->gpus_per_node
                               : mw_coll_world_system(world)->gpus_per_node};
     struct coll_rows rows = {{NULL, 0, 0}};
-    s = a->against ? follow_log(world, a, &q, &rows, err)
-                   : sweep(world, a, &q, &rows, err);
+    struct mw_topology *topo = NULL;
+    s = coll_topology(a, db, &q, &topo, err);
+    if (s == MW_OK && a->concurrent) {
+        s = coll_concurrent(a, db, world, &q, out_rc, err);
+        mw_topology_free(topo);
+        mw_coll_world_free(world);
+        return s;
+    }
+    if (s == MW_OK) {
+        s = a->against ? follow_log(world, a, &q, &rows, err)
+                       : sweep(world, topo, a, &q, &rows, err);
+    }
+    mw_topology_free(topo);
     if (s == MW_EINPUT && !a->against && !a->scenario) {
         s = MW_EUSAGE; /* a group that the machine does not have */
     }

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "sim/coll/coll.h"
+#include "sim/coll/event.h"
 #include "sim/coll/nccl_log.h"
 
 enum { COLL_ENV_MAX = 32, COLL_SIZES_MAX = 4096 };
@@ -21,7 +22,7 @@ struct coll_args {
     enum mw_coll_model model;
     const char *env[COLL_ENV_MAX];
     int n_env;
-    const char *against, *plot, *concurrent;
+    const char *against, *plot, *concurrent, *topology;
 };
 
 /* Fills args with defaults, reads the command line; MW_EUSAGE as printed. */
@@ -36,6 +37,21 @@ struct coll_row {
 struct coll_rows {
     MW_ARRAY(struct coll_row) v;
 };
+
+/* --concurrent: the collective of the options beside those of the list, at
+ * --max-bytes where the list gives no size. Prints and sets the exit status. */
+enum mw_status coll_concurrent(const struct coll_args *a,
+                               const struct mw_hwdb *db,
+                               struct mw_coll_world *world,
+                               const struct mw_coll_query *q, int *out_rc,
+                               struct mw_err *err);
+/* --topology over the system and nodes of the query; NULL without it. */
+enum mw_status coll_topology(const struct coll_args *a,
+                             const struct mw_hwdb *db,
+                             const struct mw_coll_query *q,
+                             struct mw_topology **out, struct mw_err *err);
+/* "64K", "1GiB", "8" as bytes; false if it is none. */
+bool coll_size_parse(const char *text, double *out);
 
 void coll_view_print(const struct coll_args *a, const struct mw_coll_query *q,
                      const struct mw_coll_world *world,
