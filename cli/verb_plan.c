@@ -2,9 +2,10 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "base/table.h"
-#include "planner/planner.h"
+#include "base/log.h"
+#include "cli/plan_view.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@ struct args {
     const char *scenario, *out;
     bool is_explicit; /* write the schedule's order into the plan */
     long long top;
+    const char *why_not; /* KEY=VALUE,... or NULL */
+    bool is_why;
+    const char *why;     /* the same, or NULL: the runner-up */
+    double margin_bytes; /* of memory left free; 0: the scenario's fraction */
     struct mw_search_opts search;
 };
 
@@ -23,16 +28,36 @@ enum {
     OPT_TIME_LIMIT,
     OPT_TOP,
     OPT_ORDER,
-    OPT_SPACE
+    OPT_SPACE,
+    OPT_WHY,
+    OPT_WHY_NOT,
+    OPT_PARETO,
+    OPT_MARGIN
 };
 
 static const struct argp_option options[] = {
     {"output", 'o', "PLAN", 0, "Write the best plan to this file", 0},
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
-     "Pin dimensions: tp pp dp vpp micro_batch zero sp recompute schedule", 0},
+     "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
+     "schedule order",
+     0},
     {"space", OPT_SPACE, "default|full", 0,
      "How much is free: full adds rank orders, expert tp, sp off, all "
      "micro-batches",
+     0},
+    {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
+     "Compare the best with the best that has these values (default: with the "
+     "runner-up), term by term",
+     0},
+    {"why-not", OPT_WHY_NOT, "KEY=VALUE,...", 0,
+     "Say what speaks against layouts with these values, and what nearest "
+     "change would make them possible",
+     0},
+    {"pareto", OPT_PARETO, "time,memory", 0,
+     "All plans that no other beats in both", 0},
+    {"memory-margin", OPT_MARGIN, "BYTES", 0,
+     "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
+     "limits: memory_fraction)",
      0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
@@ -49,20 +74,25 @@ static const char doc[] =
     "Examples:\n"
     "  meshwright plan scenarios/llama3-8b-2xdgx-h100.yaml -o plan.yaml\n"
     "  meshwright plan scenarios/gpt-small-this-machine.yaml "
-    "--fix tp=2,pp=2,dp=2 -o p.yaml\n\n"
+    "--fix tp=2,pp=2,dp=2 -o p.yaml\n"
+    "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml "
+    "--why=schedule=1f1b\n"
+    "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --why-not "
+    "tp=4,pp=2\n\n"
     "\"proved best\" means: of all layouts enumerated, under the simulator's "
     "prices; every other was simulated or has a lower bound above the best.\n"
     "Exit status: 0 a plan was found; 1 no layout is feasible; 2 usage; "
     "3 bad input file.";
 
-static enum mw_status apply_fix(struct args *a, const char *text,
-                                struct mw_err *err)
+static enum mw_status apply_pairs(const char *option, const char *text,
+                                  struct mw_search_opts *search,
+                                  struct mw_err *err)
 {
     struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
     int n = 0;
-    enum mw_status status = mw_cli_pairs("--fix", text, pairs, &n, err);
+    enum mw_status status = mw_cli_pairs(option, text, pairs, &n, err);
     for (int i = 0; i < n && status == MW_OK; i++) {
-        status = mw_search_fix(&a->search, pairs[i].key, pairs[i].value, err);
+        status = mw_search_fix(search, pairs[i].key, pairs[i].value, err);
     }
     return status;
 }
@@ -73,7 +103,25 @@ static enum mw_status option(struct args *a, int key, const char *arg,
     long long value = 0;
     enum mw_status status = MW_OK;
     if (key == OPT_FIX) {
-        return apply_fix(a, arg, err);
+        return apply_pairs("--fix", arg, &a->search, err);
+    }
+    if (key == OPT_PARETO) {
+        a->search.rank_by = MW_RANK_PARETO;
+        return strcmp(arg, "time,memory") == 0
+                   ? MW_OK
+                   : mw_fail(err, MW_EUSAGE,
+                             "--pareto: '%s' is not time,memory; sweep varies "
+                             "the number of GPUs",
+                             arg);
+    }
+    if (key == OPT_MARGIN) {
+        if (mw_quantity_parse(arg, MW_Q_BYTES, &a->margin_bytes, NULL) ==
+            MW_OK) {
+            return MW_OK;
+        }
+        return mw_fail(err, MW_EUSAGE,
+                       "--memory-margin: '%s' is not a size; for example 6GiB",
+                       arg);
     }
     if (key == OPT_SPACE) {
         a->search.is_full = strcmp(arg, "full") == 0;
@@ -116,8 +164,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_ORDER:
         a->is_explicit = true;
         return 0;
+    case OPT_WHY:
+        a->is_why = true;
+        a->why = arg;
+        return 0;
+    case OPT_WHY_NOT:
+        a->why_not = arg;
+        return 0;
     case OPT_FIX:
     case OPT_SPACE:
+    case OPT_PARETO:
+    case OPT_MARGIN:
     case OPT_TIME_LIMIT:
     case OPT_JOBS:
     case OPT_TOP:
@@ -137,137 +194,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
-}
-
-/* ---- printing
- * ----------------------------------------------------------------- */
-
-static void print_plans(const struct mw_search_result *r, size_t top)
-{
-    static const char *const names[] = {
-        "#",         "tp",       "pp",        "dp",     "mbs", "zero",
-        "recompute", "schedule", "step time", "slower", "MFU", "peak memory"};
-    struct mw_table *t = mw_table_new();
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        mw_table_col(t, names[i], i != 6 && i != 7);
-    }
-    for (size_t i = 0; i < r->n_plans && i < top; i++) {
-        const struct mw_candidate *c = &r->plans[i];
-        char time[MW_FMT_MAX], peak[MW_FMT_MAX];
-        mw_table_row(t);
-        mw_table_cell(t, "%zu", i + 1);
-        mw_table_cell(t, "%d", c->layout.tp);
-        mw_table_cell(t, "%d", c->layout.pp);
-        mw_table_cell(t, "%d", c->layout.dp);
-        mw_table_cell(t, "%d", c->layout.micro_batch);
-        mw_table_cell(t, "%d", c->layout.zero);
-        mw_table_cell(t, "%s", mw_recompute_name(c->layout.recompute));
-        mw_table_cell(t, "%s", c->layout.pp > 1 ? c->layout.schedule : "-");
-        mw_table_cell(t, "%s", mw_fmt_seconds(c->step_time_s, time));
-        mw_table_cell(t, "%.1f %%",
-                      100 * (c->step_time_s / r->plans[0].step_time_s - 1));
-        mw_table_cell(t, "%.1f %%", 100 * c->mfu);
-        mw_table_cell(t, "%s", mw_fmt_bytes(c->peak_bytes, peak));
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-static void print_reasons(const struct mw_search_result *r)
-{
-    if (r->n_reasons == 0) {
-        return;
-    }
-    printf("\nWhy the others fell out:\n");
-    struct mw_table *t = mw_table_new();
-    mw_table_col(t, "layouts", true);
-    mw_table_col(t, "reason", false);
-    mw_table_col(t, "nearest miss", false);
-    for (int i = 0; i < r->n_reasons; i++) {
-        mw_table_row(t);
-        mw_table_cell(t, "%llu", (unsigned long long)r->reasons[i].count);
-        mw_table_cell(t, "%s", r->reasons[i].rule);
-        mw_table_cell(t, "%s", r->reasons[i].nearest);
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-static void print_layers(const struct mw_candidate *c)
-{
-    if (c->layout.pp * c->layout.vpp < 2) {
-        return;
-    }
-    printf("Layers per stage of the best:");
-    for (int k = 0; k < c->layout.pp * c->layout.vpp; k++) {
-        printf(" %d", c->layers[k]);
-    }
-    printf("\n");
-}
-
-static void print_people(const struct mw_scenario *s,
-                         const struct mw_cost_ctx *ctx,
-                         const struct mw_search_result *r, size_t top)
-{
-    printf("%s (%d ranks of %s)\n\n", s->name,
-           ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name);
-    print_plans(r, top);
-    print_layers(&r->plans[0]);
-    print_reasons(r);
-    printf("\n%llu layouts enumerated, %llu legal and evaluated, %llu "
-           "simulated; the first is %s.\n",
-           (unsigned long long)r->enumerated, (unsigned long long)r->evaluated,
-           (unsigned long long)r->simulated,
-           r->proved_optimal ? "proved best of all enumerated"
-                             : "the best simulated, not proved best");
-}
-
-static json_t *plan_json(const struct mw_candidate *c)
-{
-    json_t *o = json_object();
-    const struct mw_layout *l = &c->layout;
-    const struct {
-        const char *key;
-        int value;
-    } ints[] = {
-        {"tp", l->tp},   {"cp", l->cp},   {"pp", l->pp},
-        {"vpp", l->vpp}, {"dp", l->dp},   {"zero", l->zero},
-        {"ep", l->ep},   {"etp", l->etp}, {"micro_batch", l->micro_batch}};
-    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
-        mw_json_set_int(o, ints[i].key, ints[i].value);
-    }
-    mw_json_set_bool(o, "sp", l->sp);
-    mw_json_set_str(o, "schedule", l->schedule);
-    mw_json_set_str(o, "recompute", mw_recompute_name(l->recompute));
-    mw_json_set_real(o, "step_time_s", c->step_time_s);
-    mw_json_set_real(o, "peak_bytes", c->peak_bytes);
-    mw_json_set_real(o, "mfu", c->mfu);
-    json_t *layers = json_array();
-    for (int k = 0; k < l->pp * l->vpp; k++) {
-        json_array_append_new(layers, json_integer(c->layers[k]));
-    }
-    mw_json_set(o, "layers", layers);
-    return o;
-}
-
-static json_t *result_json(const struct mw_search_result *r)
-{
-    json_t *o = json_object(), *pruned = json_object(), *plans = json_array();
-    mw_json_set_int(o, "enumerated", (long long)r->enumerated);
-    for (int i = 0; i < r->n_reasons; i++) {
-        mw_json_set_int(pruned, r->reasons[i].rule,
-                        (long long)r->reasons[i].count);
-    }
-    mw_json_set(o, "pruned", pruned);
-    mw_json_set_int(o, "evaluated", (long long)r->evaluated);
-    mw_json_set_int(o, "simulated", (long long)r->simulated);
-    mw_json_set_bool(o, "proved_optimal", r->proved_optimal);
-    mw_json_set_real(o, "wall_time_s", r->wall_time_s);
-    for (size_t i = 0; i < r->n_plans; i++) {
-        json_array_append_new(plans, plan_json(&r->plans[i]));
-    }
-    mw_json_set(o, "plans", plans);
-    return o;
 }
 
 /* ---- the work
@@ -291,26 +217,208 @@ static enum mw_status write_best(const struct args *a,
     return status;
 }
 
+/* An interrupt ends the search with what it has. */
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* The plan to compare with: the best with the asked values, or the second. */
+static enum mw_status
+find_other(const struct args *a, const struct mw_scenario *scenario,
+           const struct mw_cost_ctx *ctx, const struct mw_search_result *best,
+           struct mw_search_result *out, struct mw_err *err)
+{
+    struct mw_search_opts opts = a->search;
+
+    opts.top = a->why ? 1 : 2;
+    (void)best;
+    if (a->why) {
+        enum mw_status status = apply_pairs("--why", a->why, &opts, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+    }
+    return mw_search(scenario, ctx, &opts, out, err);
+}
+
+static enum mw_status say_why(const struct args *a,
+                              const struct mw_scenario *scenario,
+                              const struct mw_cost_ctx *ctx,
+                              const struct mw_search_result *best, json_t *json,
+                              struct mw_err *err)
+{
+    struct mw_search_result r;
+    struct mw_comparison c;
+    enum mw_status status = find_other(a, scenario, ctx, best, &r, err);
+    size_t which = a->why ? 0 : 1;
+
+    if (status == MW_OK && r.n_plans <= which) {
+        status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
+    }
+    if (status == MW_OK) {
+        status = mw_plans_compare(scenario, ctx, &best->plans[0],
+                                  &r.plans[which], &c, err);
+    }
+    if (status == MW_OK) {
+        char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
+
+        snprintf(name, sizeof name, "%s (%s)",
+                 a->why ? a->why : "the runner-up",
+                 mw_layout_text(&r.plans[which].layout, text));
+        if (json) {
+            mw_json_set(json, "why", mw_plan_view_why_json(&c));
+        } else {
+            mw_plan_view_why(&c, name);
+        }
+    }
+    mw_search_result_release(&r);
+    return status;
+}
+
+/* Nothing found: what would help goes after the reasons. */
+static void say_changes(const struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx,
+                        const struct mw_search_opts *opts, json_t *json)
+{
+    struct mw_changes *changes = mw_calloc(1, sizeof *changes);
+
+    mw_changes_find(scenario, ctx, opts, changes);
+    if (json) {
+        mw_json_set(json, "changes", mw_plan_view_changes_json(changes));
+    } else {
+        mw_plan_view_changes(changes, stderr);
+    }
+    mw_free(changes);
+}
+
+/* The best layout with the values asked for, and how far it is off. */
+static int run_why_not(const struct args *a, const struct mw_scenario *scenario,
+                       const struct mw_cost_ctx *ctx)
+{
+    struct mw_err err = {0};
+    struct mw_search_opts asked = a->search;
+    struct mw_search_result best, r;
+    json_t *json = a->cli.json ? json_object() : NULL;
+    int exit_status = 0;
+
+    if (apply_pairs("--why-not", a->why_not, &asked, &err) != MW_OK) {
+        json_decref(json);
+        return mw_cli_fail(&err);
+    }
+    enum mw_status status = mw_search(scenario, ctx, &asked, &r, &err);
+
+    if (status == MW_ENO) {
+        exit_status = mw_cli_fail(&err);
+        say_changes(scenario, ctx, &asked, json);
+    } else if (status == MW_OK) {
+        status = mw_search(scenario, ctx, &a->search, &best, &err);
+        if (status == MW_OK) {
+            double slower =
+                r.plans[0].step_time_s / best.plans[0].step_time_s - 1;
+            struct args with = *a;
+            char text[MW_PLAN_TEXT_MAX];
+
+            with.why = a->why_not;
+            if (json) {
+                mw_json_set_real(json, "slower", slower);
+            } else {
+                printf("%s is legal and fits; its best (%s) is %.1f %% slower "
+                       "than the best of all.\n",
+                       a->why_not, mw_layout_text(&r.plans[0].layout, text),
+                       100 * slower);
+            }
+            status = say_why(&with, scenario, ctx, &best, json, &err);
+        }
+        mw_search_result_release(&best);
+    }
+    if (status != MW_OK && status != MW_ENO) {
+        exit_status = mw_cli_fail(&err);
+    }
+    mw_search_result_release(&r);
+    if (json) {
+        mw_cli_print_json(json);
+    }
+    return exit_status;
+}
+
+/* Prints what was found; with an interrupt or a limit, the best so far. */
+static void show(const struct args *a, const struct mw_scenario *scenario,
+                 const struct mw_cost_ctx *ctx,
+                 const struct mw_search_result *r)
+{
+    mw_plan_view_print(scenario, ctx, r, (size_t)a->top);
+    if (a->out) {
+        printf("Plan written to %s\n", a->out);
+    }
+}
+
 static int run(const struct args *a, const struct mw_scenario *scenario,
                const struct mw_cost_ctx *ctx)
 {
     struct mw_err err = {0};
     struct mw_search_result result;
-    enum mw_status status = mw_search(scenario, ctx, &a->search, &result, &err);
-    if (status == MW_OK) {
-        status = write_best(a, scenario, &result, &err);
+    enum mw_status found = mw_search(scenario, ctx, &a->search, &result, &err);
+    enum mw_status status = found;
+    bool has_plan = result.n_plans > 0;
+
+    if (has_plan) {
+        enum mw_status written = write_best(a, scenario, &result, &err);
+
+        status = status == MW_OK ? written : status;
+    }
+    json_t *json = a->cli.json ? mw_plan_view_json(&result) : NULL;
+
+    if (has_plan && !json && (status == MW_OK || status == MW_EINTR)) {
+        show(a, scenario, ctx, &result);
+    }
+    if (status == MW_OK && a->is_why) {
+        status = say_why(a, scenario, ctx, &result, json, &err);
     }
     int exit_status = status == MW_OK ? 0 : mw_cli_fail(&err);
-    if (a->cli.json && (status == MW_OK || status == MW_ENO)) {
-        mw_cli_print_json(result_json(&result));
-    } else if (status == MW_OK) {
-        print_people(scenario, ctx, &result, (size_t)a->top);
-        if (a->out) {
-            printf("Plan written to %s\n", a->out);
-        }
+
+    if (found == MW_ENO) {
+        say_changes(scenario, ctx, &a->search, json);
+    }
+    if (json && (status == MW_OK || found == MW_ENO || found == MW_EINTR)) {
+        mw_cli_print_json(json);
+    } else {
+        json_decref(json);
     }
     mw_search_result_release(&result);
     return exit_status;
+}
+
+static int run_scenario(struct args *a, struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx)
+{
+    struct mw_limits *limits = &scenario->limits;
+    double capacity =
+        limits->memory_bytes > 0 ? limits->memory_bytes : ctx->gpu->mem_bytes;
+
+    if (a->margin_bytes > 0) {
+        if (!(a->margin_bytes < capacity)) {
+            struct mw_err err = {0};
+            char text[MW_FMT_MAX];
+
+            mw_fail(&err, MW_EUSAGE, "--memory-margin: a rank has only %s",
+                    mw_fmt_bytes(capacity, text));
+            return mw_cli_fail(&err);
+        }
+        limits->memory_fraction = 1 - a->margin_bytes / capacity;
+    }
+    if (scenario->objective == MW_OBJ_MEMORY &&
+        a->search.rank_by == MW_RANK_TIME) {
+        a->search.rank_by = MW_RANK_MEMORY;
+    }
+    if (a->search.top == 0) {
+        a->search.top = (int)a->top;
+    }
+    return a->why_not ? run_why_not(a, scenario, ctx) : run(a, scenario, ctx);
 }
 
 int mw_verb_plan(int argc, char **argv)
@@ -327,6 +435,11 @@ int mw_verb_plan(int argc, char **argv)
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
+    struct sigaction action = {.sa_handler = on_interrupt};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    a.search.stop = &interrupted;
     a.search.is_quiet = a.cli.quiet;
     struct mw_err err = {0};
     struct mw_hwdb *db = NULL;
@@ -339,8 +452,9 @@ int mw_verb_plan(int argc, char **argv)
             const struct mw_cluster *cl = &scenario.cluster;
             status = mw_cost_ctx_init(&ctx, db, cl->system, cl->n_nodes,
                                       cl->gpus_per_node, &err);
-            int exit_status =
-                status == MW_OK ? run(&a, &scenario, &ctx) : mw_cli_fail(&err);
+            int exit_status = status == MW_OK
+                                  ? run_scenario(&a, &scenario, &ctx)
+                                  : mw_cli_fail(&err);
             mw_scenario_release(&scenario);
             mw_hwdb_free(db);
             return exit_status;

@@ -108,6 +108,10 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
                                  const struct mw_candidate *candidate,
                                  struct mw_plan *out, struct mw_err *err);
 
+/* "tp 8, pp 4, dp 2, micro-batch 1, ...": for messages; buf is returned. */
+const char *mw_layout_text(const struct mw_layout *layout,
+                           char buf[MW_PLAN_TEXT_MAX]);
+
 /* ---- layers per stage -----------------------------------------------------
  */
 /*

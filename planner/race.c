@@ -230,7 +230,7 @@ static size_t next_round(struct search *s, struct weigher *w, size_t *at,
             continue;
         }
         if (mw_race_is_beaten(s, c->bound_s, c->peak_bytes)) {
-            drop(s, "bound", c, c->bound_s, s->done.v[0].step_time_s);
+            drop(s, "bound", c, c->bound_s, 1);
             continue;
         }
         mw_weigh_layers(w, &c->layout, &peak, &status, NULL);

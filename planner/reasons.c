@@ -16,15 +16,15 @@ static void memory_text(const struct mw_tally_row *row,
              mw_fmt_bytes(row->needed, needs), mw_fmt_bytes(row->allowed, may));
 }
 
-static void bound_text(const struct mw_tally_row *row,
+static void bound_text(const struct mw_tally_row *row, double best_s,
                        char out[MW_PLAN_TEXT_MAX])
 {
     char layout[MW_PLAN_TEXT_MAX], bound[MW_FMT_MAX], best[MW_FMT_MAX];
 
-    snprintf(
-        out, MW_PLAN_TEXT_MAX, "%.160s takes at least %s, the best takes %s",
-        mw_layout_text(&row->nearest, layout),
-        mw_fmt_seconds(row->needed, bound), mw_fmt_seconds(row->allowed, best));
+    snprintf(out, MW_PLAN_TEXT_MAX,
+             "%.160s takes at least %s, the best takes %s",
+             mw_layout_text(&row->nearest, layout),
+             mw_fmt_seconds(row->needed, bound), mw_fmt_seconds(best_s, best));
 }
 
 static void schedule_text(const struct search *s,
@@ -48,7 +48,10 @@ static void reason_of(const struct search *s, const struct mw_tally_row *row,
     if (strcmp(row->rule, "memory") == 0) {
         memory_text(row, out->nearest);
     } else if (strcmp(row->rule, "bound") == 0) {
-        bound_text(row, out->nearest);
+        double best_s = s->done.n > 0 ? s->done.v[0].step_time_s : row->needed;
+
+        out->miss = row->needed / best_s;
+        bound_text(row, best_s, out->nearest);
     } else if (strcmp(row->rule, "schedule") == 0) {
         schedule_text(s, row, out->nearest);
     } else if (strcmp(row->rule, "not_simulated") == 0) {

@@ -130,10 +130,12 @@ static void read_atom(struct reader *r)
         }
     } else if (take(r, "lcm(")) {
         read_all(r);
-        bool is_pair = take(r, ",");
-
+        if (!take(r, ",")) {
+            fail(r, "lcm takes two values");
+            return;
+        }
         read_all(r);
-        if (!is_pair || !take(r, ")")) {
+        if (!take(r, ")")) {
             fail(r, "lcm takes two values");
         }
         emit(r, OP_LCM, 0);
@@ -172,7 +174,7 @@ static int take_one(struct reader *r, const struct level *level, int n)
 {
     skip_space(r);
     for (int i = 0; i < n; i++) {
-        bool is_arrow = level[i].op == OP_SUB && r->at[1] == '>';
+        bool is_arrow = r->at[0] == '-' && r->at[1] == '>';
 
         if (!is_arrow && take(r, level[i].token)) {
             return level[i].op;

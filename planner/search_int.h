@@ -44,8 +44,9 @@ struct weigher {
 void mw_weigher_init(struct weigher *w, const struct search *s);
 void mw_weigher_release(struct weigher *w);
 /*
- * A mw_leaf_fn: tallies the layout under "schedule", "bound" or "memory", or
- * appends it to w->out.
+ * A mw_leaf_fn: tallies the layout under "schedule", "bound" (needed: the
+ * bound; allowed 1 s, until the best is known) or "memory", or appends it to
+ * w->out.
  */
 void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at);
 /*

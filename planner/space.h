@@ -80,8 +80,4 @@ const char *mw_space_forbids(const struct mw_space *space,
                              const struct mw_layout *layout,
                              char text[MW_PLAN_TEXT_MAX]);
 
-/* "tp 8, pp 4, dp 2, micro-batch 1, ...": for messages; buf is returned. */
-const char *mw_layout_text(const struct mw_layout *layout,
-                           char buf[MW_PLAN_TEXT_MAX]);
-
 #endif

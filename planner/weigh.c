@@ -127,8 +127,7 @@ static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
         return true;
     }
     if (mw_race_is_beaten(s, bound->time_s, bound->least_bytes)) {
-        mw_tally_add(w->tally, "bound", 1, layout, bound->time_s,
-                     s->done.v[0].step_time_s);
+        mw_tally_add(w->tally, "bound", 1, layout, bound->time_s, 1);
         return true;
     }
     return false;
@@ -157,8 +156,7 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
     }
     mw_fast_bound(w->fast, layout, w->layers, &bound, NULL);
     if (mw_race_is_beaten(s, bound.time_s, peak)) {
-        mw_tally_add(w->tally, "bound", 1, layout, bound.time_s,
-                     s->done.v[0].step_time_s);
+        mw_tally_add(w->tally, "bound", 1, layout, bound.time_s, 1);
         return;
     }
     struct mw_candidate c = {.layout = *layout,

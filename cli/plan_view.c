@@ -1,0 +1,266 @@
+/* How searches are shown: a ranked table, why the rest fell out, what is
+ * proved; comparisons term by term. */
+#include "cli/plan_view.h"
+
+#include "base/table.h"
+
+#include <stdio.h>
+
+/* ---- printing
+ * ----------------------------------------------------------------- */
+
+static void print_plans(const struct mw_search_result *r, size_t top)
+{
+    static const char *const names[] = {
+        "#",        "tp",        "cp",     "ep",   "pp",
+        "vpp",      "dp",        "mbs",    "zero", "recompute",
+        "schedule", "step time", "slower", "MFU",  "peak memory"};
+    struct mw_table *t = mw_table_new();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        mw_table_col(t, names[i], i != 9 && i != 10);
+    }
+    for (size_t i = 0; i < r->n_plans && i < top; i++) {
+        const struct mw_candidate *c = &r->plans[i];
+        char time[MW_FMT_MAX], peak[MW_FMT_MAX];
+        mw_table_row(t);
+        mw_table_cell(t, "%zu", i + 1);
+        mw_table_cell(t, "%d", c->layout.tp);
+        mw_table_cell(t, "%d", c->layout.cp);
+        mw_table_cell(t, "%d", c->layout.ep);
+        mw_table_cell(t, "%d", c->layout.pp);
+        mw_table_cell(t, "%d", c->layout.vpp);
+        mw_table_cell(t, "%d", c->layout.dp);
+        mw_table_cell(t, "%d", c->layout.micro_batch);
+        mw_table_cell(t, "%d", c->layout.zero);
+        mw_table_cell(t, "%s", mw_recompute_name(c->layout.recompute));
+        mw_table_cell(t, "%s", c->layout.pp > 1 ? c->layout.schedule : "-");
+        mw_table_cell(t, "%s", mw_fmt_seconds(c->step_time_s, time));
+        mw_table_cell(t, "%.1f %%",
+                      100 * (c->step_time_s / r->plans[0].step_time_s - 1));
+        mw_table_cell(t, "%.1f %%", 100 * c->mfu);
+        mw_table_cell(t, "%s", mw_fmt_bytes(c->peak_bytes, peak));
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static void print_reasons(const struct mw_search_result *r)
+{
+    if (r->n_reasons == 0) {
+        return;
+    }
+    printf("\nWhy the others fell out:\n");
+    struct mw_table *t = mw_table_new();
+    mw_table_col(t, "layouts", true);
+    mw_table_col(t, "reason", false);
+    mw_table_col(t, "nearest miss", false);
+    for (int i = 0; i < r->n_reasons; i++) {
+        mw_table_row(t);
+        mw_table_cell(t, "%llu", (unsigned long long)r->reasons[i].count);
+        mw_table_cell(t, "%s", r->reasons[i].rule);
+        mw_table_cell(t, "%s", r->reasons[i].nearest);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static void print_layers(const struct mw_candidate *c)
+{
+    if (c->layout.pp * c->layout.vpp < 2) {
+        return;
+    }
+    printf("Layers per stage of the best:");
+    for (int k = 0; k < c->layout.pp * c->layout.vpp; k++) {
+        printf(" %d", c->layers[k]);
+    }
+    printf("\n");
+}
+
+void mw_plan_view_print(const struct mw_scenario *s,
+                        const struct mw_cost_ctx *ctx,
+                        const struct mw_search_result *r, size_t top)
+{
+    printf("%s (%d ranks of %s)\n\n", s->name,
+           ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name);
+    print_plans(r, top);
+    print_layers(&r->plans[0]);
+    print_reasons(r);
+    printf("\n%llu layouts enumerated, %llu legal and evaluated, %llu "
+           "simulated; ",
+           (unsigned long long)r->enumerated, (unsigned long long)r->evaluated,
+           (unsigned long long)r->simulated);
+    if (r->n_proved > 1) {
+        printf("the first %d are proved best of all enumerated.\n",
+               r->n_proved);
+    } else if (r->proved_optimal) {
+        printf("the first is proved best of all enumerated.\n");
+    } else if (r->gap > 0) {
+        printf("the first is the best simulated, at most %.1f %% slower than "
+               "the best.\n",
+               100 * r->gap);
+    } else {
+        printf("the first is the best simulated, not proved best.\n");
+    }
+}
+
+json_t *mw_plan_view_candidate(const struct mw_candidate *c)
+{
+    json_t *o = json_object();
+    const struct mw_layout *l = &c->layout;
+    const struct {
+        const char *key;
+        int value;
+    } ints[] = {
+        {"tp", l->tp},   {"cp", l->cp},   {"pp", l->pp},
+        {"vpp", l->vpp}, {"dp", l->dp},   {"zero", l->zero},
+        {"ep", l->ep},   {"etp", l->etp}, {"micro_batch", l->micro_batch}};
+    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
+        mw_json_set_int(o, ints[i].key, ints[i].value);
+    }
+    mw_json_set_bool(o, "sp", l->sp);
+    mw_json_set_str(o, "schedule", l->schedule);
+    mw_json_set_str(o, "order", l->order);
+    mw_json_set_str(o, "recompute", mw_recompute_name(l->recompute));
+    mw_json_set_real(o, "step_time_s", c->step_time_s);
+    mw_json_set_real(o, "peak_bytes", c->peak_bytes);
+    mw_json_set_real(o, "mfu", c->mfu);
+    json_t *layers = json_array();
+    for (int k = 0; k < l->pp * l->vpp; k++) {
+        json_array_append_new(layers, json_integer(c->layers[k]));
+    }
+    mw_json_set(o, "layers", layers);
+    return o;
+}
+
+json_t *mw_plan_view_json(const struct mw_search_result *r)
+{
+    json_t *o = json_object(), *pruned = json_object(), *plans = json_array();
+    mw_json_set_int(o, "enumerated", (long long)r->enumerated);
+    for (int i = 0; i < r->n_reasons; i++) {
+        mw_json_set_int(pruned, r->reasons[i].rule,
+                        (long long)r->reasons[i].count);
+    }
+    mw_json_set(o, "pruned", pruned);
+    mw_json_set_int(o, "evaluated", (long long)r->evaluated);
+    mw_json_set_int(o, "simulated", (long long)r->simulated);
+    mw_json_set_bool(o, "proved_optimal", r->proved_optimal);
+    mw_json_set_int(o, "n_proved", r->n_proved);
+    mw_json_set_real(o, "gap", r->gap);
+    mw_json_set_real(o, "wall_time_s", r->wall_time_s);
+    for (size_t i = 0; i < r->n_plans; i++) {
+        json_array_append_new(plans, mw_plan_view_candidate(&r->plans[i]));
+    }
+    mw_json_set(o, "plans", plans);
+    return o;
+}
+
+/* ---- comparisons and changes
+ * ------------------------------------------------------- */
+
+void mw_plan_view_why(const struct mw_comparison *c, const char *name)
+{
+    struct mw_table *t = mw_table_new();
+    char x[MW_FMT_MAX], y[MW_FMT_MAX];
+
+    printf("\nThe best against %s, exposed time (mean over stages):\n", name);
+    mw_table_col(t, "term", false);
+    mw_table_col(t, "best", true);
+    mw_table_col(t, "other", true);
+    mw_table_col(t, "difference", true);
+    mw_table_col(t, "of the best step", true);
+    for (int i = 0; i <= c->n_time; i++) {
+        struct mw_term sum = {"step time", c->best_s, c->other_s};
+        const struct mw_term *term = i < c->n_time ? &c->time[i] : &sum;
+        double d = term->other - term->best;
+        char z[MW_FMT_MAX];
+
+        mw_table_row(t);
+        mw_table_cell(t, "%s", term->name);
+        mw_table_cell(t, "%s", mw_fmt_seconds(term->best, x));
+        mw_table_cell(t, "%s", mw_fmt_seconds(term->other, y));
+        mw_table_cell(t, "%s%s", d < 0 ? "-" : "+",
+                      mw_fmt_seconds(d < 0 ? -d : d, z));
+        mw_table_cell(t, "%+.1f %%", 100 * d / c->best_s);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+    t = mw_table_new();
+    printf("\nMemory of the fullest rank:\n");
+    mw_table_col(t, "term", false);
+    mw_table_col(t, "best", true);
+    mw_table_col(t, "other", true);
+    for (int i = 0; i <= MW_MEMORY_TERMS; i++) {
+        struct mw_term sum = {"together", c->best_bytes, c->other_bytes};
+        const struct mw_term *term = i < MW_MEMORY_TERMS ? &c->memory[i] : &sum;
+
+        mw_table_row(t);
+        mw_table_cell(t, "%s", term->name);
+        mw_table_cell(t, "%s", mw_fmt_bytes(term->best, x));
+        mw_table_cell(t, "%s", mw_fmt_bytes(term->other, y));
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+static json_t *terms_json(const struct mw_term *terms, int n)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < n; i++) {
+        json_t *o = json_object();
+
+        mw_json_set_str(o, "term", terms[i].name);
+        mw_json_set_real(o, "best", terms[i].best);
+        mw_json_set_real(o, "other", terms[i].other);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+json_t *mw_plan_view_why_json(const struct mw_comparison *c)
+{
+    json_t *o = json_object();
+
+    mw_json_set_real(o, "best_s", c->best_s);
+    mw_json_set_real(o, "other_s", c->other_s);
+    mw_json_set(o, "time_s", terms_json(c->time, c->n_time));
+    mw_json_set_real(o, "best_bytes", c->best_bytes);
+    mw_json_set_real(o, "other_bytes", c->other_bytes);
+    mw_json_set(o, "memory_bytes", terms_json(c->memory, MW_MEMORY_TERMS));
+    return o;
+}
+
+void mw_plan_view_changes(const struct mw_changes *changes, FILE *f)
+{
+    char time[MW_FMT_MAX], peak[MW_FMT_MAX];
+
+    if (changes->n == 0) {
+        fprintf(f, "No single change of %llu tried makes it possible.\n",
+                (unsigned long long)changes->n_tried);
+        return;
+    }
+    fprintf(f, "Any one of these changes makes it possible:\n");
+    for (int i = 0; i < changes->n; i++) {
+        const struct mw_change *c = &changes->v[i];
+
+        fprintf(f, "  %s: %s, %s, %s\n", c->what,
+                mw_fmt_seconds(c->step_time_s, time),
+                mw_fmt_bytes(c->peak_bytes, peak), c->layout);
+    }
+}
+
+json_t *mw_plan_view_changes_json(const struct mw_changes *changes)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < changes->n; i++) {
+        json_t *o = json_object();
+
+        mw_json_set_str(o, "change", changes->v[i].what);
+        mw_json_set_real(o, "step_time_s", changes->v[i].step_time_s);
+        mw_json_set_real(o, "peak_bytes", changes->v[i].peak_bytes);
+        mw_json_set_str(o, "layout", changes->v[i].layout);
+        json_array_append_new(list, o);
+    }
+    return list;
+}

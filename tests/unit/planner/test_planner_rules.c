@@ -1,0 +1,297 @@
+/*
+ * Rules of frameworks: the language of conditions, every row, and a property:
+ * no plan of 10,000 random scenarios breaks its framework's rules, as a second
+ * statement of them in C sees it.
+ */
+#include "planner_world.h"
+
+#include "base/rand.h"
+#include "planner/planner.h"
+#include "planner/rule_expr.h"
+#include "planner/rules.h"
+
+#include <string.h>
+
+/* ---- conditions ------------------------------------------------------------
+ */
+static int name_index(const char *name, int len)
+{
+    return len == 1 && *name >= 'a' && *name <= 'c' ? *name - 'a' : -1;
+}
+
+static int64_t text_id(const char *text, int len)
+{
+    return len == 2 && strncmp(text, "on", 2) == 0 ? 7 : -1;
+}
+
+static const struct mw_rule_names names = {name_index, text_id};
+
+static void test_conditions(void **state)
+{
+    (void)state;
+    /* With a = 6, b = 4, c = 0, worked out by hand. */
+    static const struct {
+        const char *text;
+        int64_t value;
+    } cases[] = {{"a + b * 2 - 1", 13}, {"(a + b) * 2 % 7", 6},
+                 {"a % c", 0},          {"a / c", 0},
+                 {"lcm(a, b)", 12},     {"-a + 7", 1},
+                 {"a > b && !c", 1},    {"a < b || c != 0", 0},
+                 {"a > b -> b > a", 0}, {"c -> a == 0", 1},
+                 {"c -> a -> b", 1},    {"a >= 6 -> b <= 4 -> c == 0", 1},
+                 {"'on' == 7", 1},      {"a - b->c", 0}};
+    const int64_t values[] = {6, 4, 0};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mw_rule_code code;
+
+        assert_int_equal(mw_rule_compile(cases[i].text, &names, &code, NULL),
+                         MW_OK);
+        if (mw_rule_eval(&code, values) != cases[i].value) {
+            fail_msg("%s: %d", cases[i].text, (int)mw_rule_eval(&code, values));
+        }
+    }
+}
+
+static void test_wrong_conditions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {{"a +", "unknown name"},   {"a b", "nothing is expected"},
+                 {"(a", "')' is missing"},  {"d > 1", "unknown name"},
+                 {"'off'", "unknown text"}, {"lcm(a)", "two values"},
+                 {"'on", "unknown text"},   {"", "unknown name"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mw_rule_code code;
+        struct mw_err err = {0};
+
+        assert_int_equal(mw_rule_compile(cases[i].text, &names, &code, &err),
+                         MW_EINPUT);
+        assert_non_null(strstr(err.text, cases[i].message));
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------
+ */
+static void test_rows_are_complete(void **state)
+{
+    (void)state;
+    size_t n = 0;
+
+    for (; mw_rule_row(n); n++) {
+        const struct mw_rule *row = mw_rule_row(n);
+
+        assert_true(row->id[0] && row->message[0] && row->source[0]);
+        for (size_t i = 0; i < n; i++) {
+            assert_string_not_equal(mw_rule_row(i)->id, row->id);
+        }
+    }
+    assert_true(n >= 30);
+}
+
+static const char *broken(struct world *w, int framework,
+                          const struct mw_layout *layout)
+{
+    w->scenario.limits.framework = framework;
+    struct mw_rule_set *set = mw_rule_set_new(&w->scenario, &w->ctx);
+    const struct mw_rule *rule = mw_rule_broken(set, layout);
+
+    if (rule) {
+        struct mw_str text = {0};
+
+        mw_rule_explain(set, rule, layout, &text);
+        assert_null(strchr(text.s, '{'));
+        assert_non_null(strstr(text.s, rule->source));
+        mw_str_release(&text);
+    }
+    mw_rule_set_free(set);
+    return rule ? rule->id : "";
+}
+
+static void test_examples(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_layout l;
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    mw_layout_default(&l);
+    l.tp = 8;
+    l.sp = true;
+    l.pp = 8;
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_CORE, &l), "");
+    l.schedule = "zb-v";
+    l.vpp = 2;
+    assert_string_equal(broken(&w, MW_FRAMEWORK_ANY, &l), "");
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_CORE, &l),
+                        "megatron_schedule");
+    assert_string_equal(broken(&w, MW_FRAMEWORK_TORCHTITAN, &l), "titan_tied");
+    w.scenario.model.tied = false;
+    assert_string_equal(broken(&w, MW_FRAMEWORK_TORCHTITAN, &l), "");
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_DEEPSPEED, &l),
+                        "mds_schedule");
+    l.schedule = "interleaved-1f1b";
+    l.micro_batch = 16; /* 4 micro-batches on 8 stages */
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_CORE, &l),
+                        "megatron_interleaved_group");
+    l.micro_batch = 1;
+    l.vpp = 5; /* 96 layers on 40 chunks */
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_CORE, &l),
+                        "megatron_chunk_layers");
+    l.vpp = 3;
+    l.order = "dp-tp-cp-pp";
+    assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_CORE, &l),
+                        "megatron_order");
+    close_world(&w);
+}
+
+/* ---- the property ----------------------------------------------------------
+ */
+static bool one_of(const char *name, const char *const *list)
+{
+    for (; *list; list++) {
+        if (strcmp(name, *list) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The frameworks' rules said again, without the table. */
+static bool may_run(const struct world *w, const struct mw_layout *l)
+{
+    static const char *const mds[] = {"1f1b", "zb-h1", NULL};
+    static const char *const titan[] = {
+        "1f1b",           "gpipe", "interleaved-1f1b", "looped-bfs",
+        "interleaved-zb", "zb-v",  "dualpipev",        NULL};
+    static const char *const afab[] = {"1f1b", "gpipe", NULL};
+    const struct mw_model *m = &w->scenario.model;
+    int64_t seq = w->scenario.workload.seq;
+    int64_t n = w->scenario.workload.global_batch / l->dp / l->micro_batch;
+    bool is_plain_order = strcmp(l->order, "tp-cp-ep-dp-pp") == 0;
+
+    switch (w->scenario.limits.framework) {
+    case MW_FRAMEWORK_MEGATRON_CORE:
+        if (l->pp > 1 && strcmp(l->schedule, l->vpp > 1 ? "interleaved-1f1b"
+                                                        : "1f1b") != 0) {
+            return false;
+        }
+        if (l->vpp > 1 && (n % l->pp || m->n_layers % (l->pp * l->vpp))) {
+            return false;
+        }
+        if (l->sp && (l->tp == 1 || seq % (2 * l->cp) || seq % l->tp)) {
+            return false;
+        }
+        return (l->zero < 2 || (l->pp == 1 && !m->tied)) &&
+               (is_plain_order || strcmp(l->order, "tp-cp-ep-pp-dp") == 0);
+    case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        return is_plain_order && l->cp == 1 && l->vpp == 1 &&
+               (l->pp == 1 || (one_of(l->schedule, mds) && l->zero <= 1)) &&
+               !(l->sp && l->pp > 1 && strcmp(l->schedule, "zb-h1") == 0);
+    case MW_FRAMEWORK_TORCHTITAN:
+        return is_plain_order && l->zero != 1 && m->n_kv_heads % l->tp == 0 &&
+               (l->pp == 1 || (one_of(l->schedule, titan) && !m->tied &&
+                               (l->vpp > 1 || n >= l->pp)));
+    case MW_FRAMEWORK_NANOTRON:
+        return is_plain_order && l->vpp == 1 && l->zero <= 1 &&
+               l->tp <= m->n_kv_heads &&
+               (l->pp == 1 || (one_of(l->schedule, afab) && n >= l->pp));
+    case MW_FRAMEWORK_HOST:
+        return l->cp == 1 && l->zero <= 1 && !(l->sp && l->tp > 1) &&
+               l->recompute == MW_RECOMPUTE_NONE &&
+               strcmp(l->schedule, "dualpipe") != 0 &&
+               strcmp(l->schedule, "chimera") != 0;
+    default:
+        return true;
+    }
+}
+
+static int pick(uint64_t seed, uint64_t stream, int n)
+{
+    return (int)(mw_rand_u64(seed, stream, 3) % (uint64_t)n);
+}
+
+static void draw_scenario(uint64_t seed, struct world *w)
+{
+    static const int nodes[] = {1, 1, 2, 3};
+    static const int kv[] = {2, 4, 8};
+    struct mw_scenario *s = &w->scenario;
+
+    s->model.n_layers = 2 + pick(seed, 1, 7);
+    s->model.n_heads = 8 * (1 + pick(seed, 2, 2));
+    s->model.n_kv_heads = kv[pick(seed, 3, 3)];
+    s->model.tied = pick(seed, 4, 4) == 0;
+    s->workload.global_batch = 2 + 2 * pick(seed, 5, 12);
+    s->workload.seq = 256 * (1 + pick(seed, 6, 8));
+    s->limits.framework = pick(seed, 7, 6);
+    s->limits.memory_bytes = 1e9 * (8 + pick(seed, 8, 60));
+    s->cluster.n_nodes = nodes[pick(seed, 9, 4)];
+    s->cluster.gpus_per_node = 1 + pick(seed, 10, 8);
+    assert_int_equal(mw_cost_ctx_init(&w->ctx, w->db, s->cluster.system,
+                                      s->cluster.n_nodes,
+                                      s->cluster.gpus_per_node, NULL),
+                     MW_OK);
+}
+
+static void test_10000_random_scenarios(void **state)
+{
+    (void)state;
+    struct world w;
+    uint64_t n_plans = 0, n_none = 0;
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    for (uint64_t seed = 0; seed < 10000; seed++) {
+        struct mw_search_opts opts;
+        struct mw_search_result r;
+
+        draw_scenario(seed, &w);
+        mw_search_opts_default(&opts);
+        opts.is_quiet = true;
+        opts.jobs = 1;
+        opts.top = 1;
+        opts.recompute = MW_RECOMPUTE_NONE;
+        opts.micro_batch = 1 + pick(seed, 11, 2);
+        opts.is_full = pick(seed, 12, 16) == 0;
+        enum mw_status status = mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
+
+        assert_true(status == MW_OK || status == MW_ENO);
+        n_none += status == MW_ENO;
+        for (size_t i = 0; i < r.n_plans; i++) {
+            const struct mw_layout *l = &r.plans[i].layout;
+            char text[MW_PLAN_TEXT_MAX];
+
+            n_plans++;
+            if (!may_run(&w, l)) {
+                fail_msg("%s cannot run %s, order %s",
+                         mw_framework_name(w.scenario.limits.framework),
+                         mw_layout_text(l, text), l->order);
+            }
+            assert_int_equal(
+                mw_layout_check(l, &w.scenario.model, &w.scenario.workload,
+                                w.ctx.n_nodes * w.ctx.gpus_per_node, NULL,
+                                NULL),
+                MW_OK);
+            assert_true(r.plans[i].peak_bytes <=
+                        w.scenario.limits.memory_bytes *
+                            w.scenario.limits.memory_fraction);
+        }
+        mw_search_result_release(&r);
+    }
+    assert_true(n_plans > 10000);
+    assert_in_range(n_none, 100, 8000);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_wrong_conditions),
+        cmocka_unit_test(test_rows_are_complete),
+        cmocka_unit_test(test_examples),
+        cmocka_unit_test(test_10000_random_scenarios),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
