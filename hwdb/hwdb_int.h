@@ -158,6 +158,8 @@ struct mw_hwdb {
     const char **names; /* every slug, name and alias, for nearest matches */
     size_t n_names;
     const char *overlay_dir;
+    const char *data_dir;            /* of the shipped tables */
+    struct mw_hw_measured *measured; /* measured_load.c; has its own lock */
 };
 
 /* Rows of a table as its struct. */
@@ -202,6 +204,10 @@ void mw_hw_names_build(struct mw_hwdb *db);
 extern const char *const mw_hw_dtype_names[MW_HW_DTYPES];
 void mw_hw_devices_build(struct mw_hwdb *db);
 void mw_hw_curves_build(struct mw_hwdb *db);
+
+/* ---- measured_load.c ----------------------------------------------------- */
+struct mw_hw_measured *mw_hw_measured_new(void);
+void mw_hw_measured_free(struct mw_hw_measured *m);
 
 /* ---- checks -------------------------------------------------------------- */
 /* One table being checked; findings go to err with the place of the row. */

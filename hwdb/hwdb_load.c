@@ -139,6 +139,8 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
 {
     struct mw_hwdb *db = mw_calloc(1, sizeof *db);
     mw_arena_init(&db->arena);
+    db->measured = mw_hw_measured_new();
+    db->data_dir = mw_arena_strdup(&db->arena, data_dir());
     enum mw_status status = MW_OK;
     const char *overlay = overlay_dir ? overlay_dir : overlay_default();
     if (overlay != NULL) {
@@ -146,7 +148,7 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
         status = check_overlay(db->overlay_dir, &db->arena, err);
     }
     if (status == MW_OK) {
-        status = load_tables(db, data_dir(), err);
+        status = load_tables(db, db->data_dir, err);
     }
     if (status == MW_OK) {
         mw_hw_names_build(db);
@@ -167,6 +169,7 @@ void mw_hwdb_free(struct mw_hwdb *db)
     if (db == NULL) {
         return;
     }
+    mw_hw_measured_free(db->measured);
     mw_arena_release(&db->arena);
     mw_free(db);
 }
