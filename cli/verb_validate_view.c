@@ -81,6 +81,9 @@ static void print_groups(const struct mw_validate *v)
         }
     }
     add_group(t, &v->overall);
+    if (v->quiet.rows < v->overall.rows) {
+        add_group(t, &v->quiet);
+    }
     mw_table_print(t, stdout);
     mw_table_free(t);
 }
@@ -182,6 +185,7 @@ static json_t *row_json(const struct mw_validate_row *r)
     mw_json_set_real(o, "predicted_s", r->predicted_s);
     mw_json_set_real(o, "peak_bytes", r->peak_bytes);
     mw_json_set_bool(o, "fits", r->fits);
+    mw_json_set_bool(o, "noisy", r->is_noisy);
     return o;
 }
 
@@ -214,6 +218,7 @@ static json_t *view_json(const struct mw_validate *v)
     mw_json_set(o, "skipped", skipped);
     mw_json_set(o, "filled", filled);
     mw_json_set(o, "overall", group_json(&v->overall));
+    mw_json_set(o, "without_noisy", group_json(&v->quiet));
     mw_json_set(o, "groups", groups);
     mw_json_set(o, "per_row", rows);
     return o;

@@ -66,12 +66,18 @@ struct mw_validate_row {
     const char *layout; /* "tp8 pp4 vpp3 dp32 mbs2 full" */
     const char *job;    /* rows with the same one are alternatives */
     int line;
+    const char *cell;   /* rows with the same one are near copies, or share
+                           what makes them: left out together in a fit */
+    const char *series; /* rows with the same one differ in micro-batch only */
+    double micro_batch;
+    bool is_noisy;       /* its series scatters by itself; see noise.c */
     const char *skipped; /* reason, NULL when predicted */
     uint32_t fills;      /* bits of enum mw_fill */
     double measured_s, predicted_s;
     double breakdown_s[MW_SPAN_KIND_COUNT];
     double peak_bytes;
     bool fits;
+    struct mw_case *state; /* private */
 };
 
 struct mw_validate_group {
@@ -84,7 +90,6 @@ struct mw_validate_group {
 struct mw_validate {
     struct mw_arena arena;
     const struct mw_hwdb *db;
-    bool is_fast;          /* predict by the fast form; no breakdown */
     const char *model;     /* only rows whose model contains this; NULL: all */
     const char *id_prefix; /* only rows whose id begins so; NULL: all */
     struct {
@@ -96,6 +101,7 @@ struct mw_validate {
         size_t n, cap;
     } groups;
     struct mw_validate_group overall;
+    struct mw_validate_group quiet; /* overall without noisy rows */
 };
 
 void mw_validate_init(struct mw_validate *v, const struct mw_hwdb *db);
@@ -104,6 +110,9 @@ void mw_validate_release(struct mw_validate *v);
  * row that cannot be expressed is no error). */
 enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
                                struct mw_err *err);
+/* Predicts row i again, by the fast form, with the constants that the database
+ * has now: for fitting. 0 when it cannot be predicted. */
+double mw_validate_again(struct mw_validate *v, size_t i);
 /* Statistics of all rows so far: groups in order of first appearance. */
 void mw_validate_finish(struct mw_validate *v);
 

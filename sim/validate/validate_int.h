@@ -43,6 +43,9 @@ bool mw_text_has(const char *text, const char *word);
 /* Text up to the first '(' or, when at_space, space; trimmed; in the arena. */
 const char *mw_text_head(struct mw_arena *arena, const char *text);
 
+/* noise.c: marks rows from `first` on whose series scatters. */
+void mw_validate_mark_noisy(struct mw_validate *v, size_t first);
+
 /* Training stack by the framework's name (case_stack.c). */
 const char *mw_case_stack_of(const char *framework);
 /* Megatron and its descendants before fused attention (2022-06). */

@@ -144,5 +144,14 @@ void mw_validate_finish(struct mw_validate *v)
     }
     v->overall.name = "overall";
     mw_validate_stats(rows, v->rows.n, &v->overall);
+    size_t n_quiet = 0;
+
+    for (size_t i = 0; i < v->rows.n; i++) {
+        if (!v->rows.v[i].is_noisy) {
+            rows[n_quiet++] = &v->rows.v[i];
+        }
+    }
+    v->quiet.name = "without noisy rows";
+    mw_validate_stats(rows, n_quiet, &v->quiet);
     mw_free(rows);
 }

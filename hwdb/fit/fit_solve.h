@@ -1,0 +1,31 @@
+/*
+ * Robust least squares with a prior, for few parameters:
+ *
+ *   minimise  sum_i w_i huber(r_i(x))  +  sum_k ((x_k - prior_k) / sd_k)^2
+ *
+ * Gauss-Newton on the log of each constant; Huber's weight (Huber, "Robust
+ * estimation of a location parameter", Annals of Mathematical Statistics 35,
+ * 1964) is min(1, DELTA / |r|).
+ */
+#ifndef MW_HWDB_FIT_FIT_SOLVE_H
+#define MW_HWDB_FIT_FIT_SOLVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Log ratios beyond this count linearly. */
+#define MW_FIT_DELTA 0.08
+
+/*
+ * One step: r[n] residuals at x, jacobian[n * p] row by row, weight[n] (0
+ * leaves a row out), prior[p], sd[p]. step[p] gets what to add to x. False when
+ * the normal equations are singular (a prior with sd > 0 prevents that).
+ */
+bool mw_fit_step(size_t n, size_t p, const double *r, const double *jacobian,
+                 const double *weight, const double *x, const double *prior,
+                 const double *sd, double *step);
+/* The objective. */
+double mw_fit_loss(size_t n, size_t p, const double *r, const double *weight,
+                   const double *x, const double *prior, const double *sd);
+
+#endif

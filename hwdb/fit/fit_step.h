@@ -1,0 +1,39 @@
+/*
+ * The constants of the step model as parameters, and measured rows as data.
+ */
+#ifndef MW_HWDB_FIT_FIT_STEP_H
+#define MW_HWDB_FIT_FIT_STEP_H
+
+#include "sim/validate/validate.h"
+
+/* A constant to fit: its row in constants.csv, the range it must stay in, and
+ * how far from its prior (in e-folds) one expects it. */
+struct mw_fit_param {
+    const char *name;
+    double prior, least, most, sd;
+};
+extern const struct mw_fit_param mw_fit_params[];
+size_t mw_fit_param_count(void);
+
+struct mw_fit {
+    struct mw_hwdb *db;
+    struct mw_validate *v;
+    size_t p;         /* parameters */
+    size_t n;         /* rows that can be predicted */
+    size_t *row;      /* [n] index into v->rows */
+    double *weight;   /* [n] each file weighs its square root of rows */
+    double *r;        /* [n] log(predicted / measured) */
+    double *jacobian; /* [n * p] */
+    double *x;        /* [p] logs of the constants */
+    double *left_out; /* [n] residual with the row's cell left out */
+};
+enum mw_status mw_fit_init(struct mw_fit *f, struct mw_hwdb *db,
+                           struct mw_validate *v, struct mw_err *err);
+void mw_fit_release(struct mw_fit *f);
+/* Iterates to the minimum. */
+void mw_fit_run(struct mw_fit *f);
+/* Fills left_out: for each cell the linearised fit without it, then a true
+ * prediction of its rows with those constants. */
+void mw_fit_leave_out(struct mw_fit *f);
+
+#endif
