@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct mw_dev_ops;
+struct mw_comm;
 
 /* A kind of operator that takes `factor` times as long as it should: the test
  * aid behind --slow. */
@@ -77,6 +78,12 @@ struct mw_dev_ops {
     enum mw_status (*open)(int local_rank, struct mw_dev **out,
                            struct mw_err *err);
     void (*close)(struct mw_dev *dev);
+    /* A communicator among the ranks of `host` that takes buffers of this
+     * device, with messages between the ranks in `peers` (symmetric); free it
+     * before the device. NULL: `host` takes them itself. */
+    enum mw_status (*wrap_comm)(struct mw_dev *dev, struct mw_comm *host,
+                                const int *peers, int n_peers,
+                                struct mw_comm **out, struct mw_err *err);
 
     /* Zeroed memory of the device; counted in used_bytes. */
     void *(*alloc)(struct mw_dev *dev, size_t bytes);

@@ -22,9 +22,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Steps that are timed at most: more would only use memory. */
+enum { TIMED_MAX = 64 };
+
 struct drive {
     const struct mw_drive_opts *opts;
     struct mw_comm *world;
+    struct mw_comm *comm; /* world, or what the device makes of it */
     struct mw_scenario scenario;
     struct mw_plan plan;
     bool has_plan;
@@ -70,13 +74,36 @@ static enum mw_status load(struct drive *d)
                             c->gpus_per_node, d->err);
 }
 
+/* Messages go between the stages of one (tp, dp) pair. */
+static enum mw_status open_comm(struct drive *d)
+{
+    const struct mw_layout *l = &d->plan.layout;
+    struct mw_coord at = mw_layout_coord(l, d->world->rank);
+    int own = at.pp, n = 0;
+    if (!d->dev_ops->wrap_comm) {
+        d->comm = d->world;
+        return MW_OK;
+    }
+    int *peers = mw_calloc((size_t)l->pp, sizeof *peers);
+    for (at.pp = 0; at.pp < l->pp; at.pp++) {
+        if (at.pp != own) {
+            peers[n++] = mw_layout_rank(l, at);
+        }
+    }
+    enum mw_status st =
+        d->dev_ops->wrap_comm(d->dev, d->world, peers, n, &d->comm, d->err);
+    mw_free(peers);
+    return st;
+}
+
 static enum mw_status open_all(struct drive *d)
 {
     MW_TRY(mw_dev_find(d->opts->backend, &d->dev_ops, d->err));
     MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
     d->dev->slow = d->opts->slow;
     mw_rec_init(&d->rec, d->dev);
-    MW_TRY(mw_exec_open(&d->ex, &d->job, d->world, d->dev, &d->rec, d->err));
+    MW_TRY(open_comm(d));
+    MW_TRY(mw_exec_open(&d->ex, &d->job, d->comm, d->dev, &d->rec, d->err));
     d->is_open = true;
     if (d->opts->verify) {
         return mw_reference_open(&d->ref, &d->job, d->world->rank, d->dev_ops,
@@ -110,7 +137,7 @@ static enum mw_status one_step(struct drive *d, int step)
 {
     struct mw_drive_result *r = d->out;
     MW_TRY(d->world->ops->barrier(d->world, d->err));
-    d->rec.is_on = step >= r->warmup;
+    d->rec.is_on = step >= r->warmup && d->rec.n_steps < TIMED_MAX;
     mw_rec_step_begin(&d->rec);
     MW_TRY(mw_exec_walk(&d->ex));
     MW_TRY(mw_exec_reduce_gradients(&d->ex));
@@ -305,6 +332,9 @@ static void close_all(struct drive *d)
         mw_exec_close(&d->ex);
     }
     mw_rec_release(&d->rec);
+    if (d->comm && d->comm != d->world) {
+        d->comm->ops->free(d->comm);
+    }
     if (d->dev) {
         d->dev->ops->close(d->dev);
     }

@@ -18,7 +18,7 @@ struct mw_drive_opts {
     const char *trace;       /* timeline file or NULL */
     enum mw_run_clock clock; /* of the timeline */
     int steps;               /* the first MW_VERIFY_STEPS (fewer when steps are
-                                few) warm up and are not timed */
+                                              few) warm up and are not timed */
     bool verify;
     struct mw_slow slow;
 };
