@@ -5,6 +5,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "planner/auto/exact.h"
 #include "sim/pipe/torch_csv.h"
 
 #include <math.h>
@@ -163,6 +164,37 @@ static bool is_auto(const struct mw_sched_kind *k)
                          strcmp(k->name, "zbv-auto") == 0);
 }
 
+/* GLPK proves the order or finds a better one, if it can in time. */
+static enum mw_status run_exact(const struct mw_sched_ask *a,
+                                const struct mw_auto_problem *q,
+                                struct mw_sched_made *m, struct mw_err *err)
+{
+    struct mw_exact_opts write = {.lp_file = a->lp_file};
+    struct mw_exact e = {.value_ps = 0};
+    enum mw_status st = mw_exact_solve(q, &m->s, a->exact_s, &e, err);
+
+    if (st == MW_OK && a->lp_file != NULL) {
+        st = mw_exact_disjunctive(q, e.has_schedule ? &e.schedule : &m->s,
+                                  &write, &e, err);
+    }
+    if (st != MW_OK) {
+        return st;
+    }
+    if (e.has_schedule) {
+        mw_schedule_release(&m->s);
+        m->s = e.schedule;
+        e.has_schedule = false;
+        m->solver = "glpk";
+    }
+    if (e.is_proved && !m->is_proved) {
+        m->bound_by = e.by;
+    }
+    m->bound_ps = e.bound_ps;
+    m->is_proved = e.is_proved;
+    mw_exact_release(&e);
+    return MW_OK;
+}
+
 static enum mw_status make_auto(const struct mw_sched_ask *a, int v,
                                 struct mw_sched_made *m, struct mw_err *err)
 {
@@ -176,6 +208,9 @@ static enum mw_status make_auto(const struct mw_sched_ask *a, int v,
         m->bound_by = r.bound_by;
         m->is_proved = r.is_proved;
         m->solver = r.found_by;
+        if (a->exact_s > 0 || a->lp_file != NULL) {
+            st = run_exact(a, &q, m, err);
+        }
     } else {
         mw_err_prefix(err, "--memory-limit");
     }

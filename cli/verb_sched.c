@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     OPT_KIND = 0x2000,
@@ -25,6 +26,7 @@ enum {
     OPT_OBJECTIVE,
     OPT_EFFORT,
     OPT_EXACT,
+    OPT_LP,
     OPT_ORDER,
     OPT_COMPARE,
     OPT_SWEEP,
@@ -68,6 +70,9 @@ static const struct argp_option options[] = {
      "about 5 ns each)", 3},
     {"exact", OPT_EXACT, "SECONDS", 0,
      "Let GLPK prove or improve a small automatic schedule", 3},
+    {"write-lp", OPT_LP, "FILE", 0,
+     "Write the order of zb-auto's passes as an integer program (CPLEX LP form) "
+     "for another solver", 3},
     {"activation-bytes", OPT_BYTES, "N", 0,
      "Size of an activation of one chunk, for peaks in bytes", 4},
     {"boundary-bytes", OPT_BOUNDARY, "N", 0,
@@ -196,7 +201,10 @@ static void check_ask(const struct mw_sched_ask *a, struct argp_state *state)
     if (a->kind != NULL && strcmp(a->kind, "list") == 0) {
         return;
     }
-    if (modes != 1) {
+    if ((a->exact_s > 0 || a->lp_file != NULL) &&
+        (a->kind == NULL || strcasecmp(a->kind, "zb-auto") != 0)) {
+        argp_error(state, "--exact and --write-lp go with --kind zb-auto");
+    } else if (modes != 1) {
         argp_error(state, "which schedule? Give one of --kind NAME, "
                           "--from-csv FILE, --compare, --sweep FROM:TO:STEP");
     } else if (a->from_csv == NULL &&
@@ -265,6 +273,9 @@ static error_t parse_costs(int key, char *arg, struct mw_sched_ask *a,
         return 0;
     case OPT_EXACT:
         parse_real("--exact", arg, 3600, &a->exact_s, state);
+        return 0;
+    case OPT_LP:
+        a->lp_file = arg;
         return 0;
     case OPT_BYTES:
         parse_real("--activation-bytes", arg, 1e15, &a->activation_bytes,
