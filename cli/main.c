@@ -39,6 +39,10 @@ static const struct verb verbs[] = {
     {"plan", "SCENARIO -o PLAN", "search layouts, rank, explain, write a plan",
      mw_verb_plan},
 #endif
+#ifdef MW_VERB_SWEEP
+    {"sweep", "SCENARIO --vary nodes=8,16,32",
+     "what-if: the best plan at each point of a grid", mw_verb_sweep},
+#endif
 #ifdef MW_VERB_VALIDATE
     {"validate", "FILE.csv...", "predictions against a table of measurements",
      mw_verb_validate},

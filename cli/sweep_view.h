@@ -1,0 +1,26 @@
+/* Sweeps shown: a table, JSON, curves. */
+#ifndef MW_CLI_SWEEP_VIEW_H
+#define MW_CLI_SWEEP_VIEW_H
+
+#include "base/json.h"
+#include "planner/sweep.h"
+
+/* What a training run would take; 0: not asked. */
+struct mw_sweep_money {
+    double tokens;
+    double usd_per_gpu_hour;
+};
+
+void mw_sweep_view_print(const struct mw_sweep_rows *rows,
+                         const struct mw_sweep_grid *grid,
+                         const struct mw_sweep_money *money);
+json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
+                           const struct mw_sweep_money *money);
+/* Tokens per second and GPU over the first axis that has numbers; one series
+ * for each value of the others. MW_EUSAGE without such an axis. */
+enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
+                                  const struct mw_sweep_grid *grid,
+                                  const char *title, const char *path,
+                                  struct mw_err *err);
+
+#endif

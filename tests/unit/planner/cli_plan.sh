@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# plan and sweep from the command line: explanations, limits of time,
+# interrupts, resuming, shards, bad input.
+. "${MW_SOURCE:?}/tests/cli/lib.sh"
+mw=${MESHWRIGHT:?}
+command -v python3 >/dev/null || exit 77
+gpt=$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml
+
+# A scenario without a layout, on other numbers of nodes.
+scenario() { # nodes batch
+    cat <<YAML
+format: 1
+model: gpt3-175b
+cluster: {system: dgx-a100, nodes: $1}
+workload: {seq: 2048, global_batch: $2, dtype: fp16}
+YAML
+}
+
+# Explanations.
+expect 0 "$mw" plan "$gpt" --why=schedule=1f1b --json
+json "abs(sum(t['best'] for t in o['why']['time_s']) / o['why']['best_s'] - 1) < 1e-9"
+json "abs(sum(t['other'] for t in o['why']['time_s']) / o['why']['other_s'] - 1) < 1e-9"
+json "o['n_proved'] == 10 and o['gap'] == 0"
+expect 0 "$mw" plan "$gpt" --why-not tp=4,pp=2 --json
+json "o['slower'] > 0 and o['why']['other_s'] > o['why']['best_s']"
+expect 1 "$mw" plan "$gpt" --why-not tp=1,pp=1,zero=0 --json
+json "any('zero' in c['change'] for c in o['changes'])"
+expect 1 "$mw" plan "$gpt" --why-not tp=3
+grep -q 'tp 3 does not divide' stderr.txt || fail "tp=3: no rule named"
+
+# Infeasible: what binds and what would help.
+scenario 1 64 >small.yaml
+expect 1 "$mw" plan small.yaml --json
+json "o['plans'] == [] and o['pruned']['memory'] > 0"
+json "any('nodes instead of 1' in c['change'] for c in o['changes'])"
+expect 1 "$mw" plan small.yaml
+grep -q 'nodes instead of 1' stderr.txt || fail "no change printed"
+
+# A prime number of GPUs; limits that contradict each other.
+sed 's/nodes: 1}/nodes: 13, gpus_per_node: 1}/' small.yaml >prime.yaml
+expect 1 "$mw" plan prime.yaml
+{ scenario 8 64; echo 'limits: {tp: [8], dp: [64]}'; } >contra.yaml
+expect 1 "$mw" plan contra.yaml
+grep -q 'limits: tp' stderr.txt || fail "contradiction: no limit named"
+{ scenario 8 64; echo 'limits: {framework: megatron}'; } >frame.yaml
+expect 3 "$mw" plan frame.yaml
+grep -q 'megatron-core-0.14' stderr.txt || fail "frameworks not listed"
+scenario 0 64 >zero.yaml
+expect 3 "$mw" plan zero.yaml
+
+# The margin is an input: less memory, other plans; never beyond it.
+expect 0 "$mw" plan "$gpt" --memory-margin 30GiB --json
+json "all(p['peak_bytes'] <= 50.1 * 2**30 for p in o['plans'])"
+expect 2 "$mw" plan "$gpt" --memory-margin 300GiB
+expect 2 "$mw" plan "$gpt" --memory-margin 30
+expect 0 "$mw" plan "$gpt" --pareto time,memory --json
+json "len(o['plans']) > 3"
+json "all(a['peak_bytes'] > b['peak_bytes'] and a['step_time_s'] <= b['step_time_s'] for a, b in zip(o['plans'], o['plans'][1:]))"
+expect 2 "$mw" plan "$gpt" --pareto gpus
+
+# Too little time: an answer, and that it is not proved.
+expect 0 "$mw" plan "$gpt" --time-limit 1ms --json -o quick.yaml
+json "o['proved_optimal'] is False and len(o['plans']) > 0"
+[ -s quick.yaml ] || fail "no plan was written under the time limit"
+
+# An interrupt: the best so far is written, 130.
+scenario 4096 32768 >large.yaml
+"$mw" plan large.yaml --space full --quiet -o stopped.yaml >stopped.txt 2>&1 &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+[ $? -eq 130 ] || fail "interrupted plan did not exit with 130"
+[ -s stopped.yaml ] || fail "interrupted plan wrote nothing"
+
+# Sweeps: rows, resuming, shards, merging.
+expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json --price 2 --tokens 1e12
+json "o['points'] == 3 and [r['feasible'] for r in o['rows']] == [False, True, True]"
+json "[r['global_batch'] for r in o['rows']] == [8, 64, 128]"
+json "abs(o['rows'][1]['usd'] / (2 * o['rows'][1]['gpu_hours_per_ttoken']) - 1) < 1e-9"
+cp s.csv before.csv
+expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json
+cmp -s s.csv before.csv || fail "a resumed sweep changed its rows"
+axes="--vary nodes=8,16 --vary net=0.5,1"
+expect 0 "$mw" sweep "$gpt" $axes --csv whole.csv --json
+expect 0 "$mw" sweep "$gpt" $axes --shard 1/2 --csv a.csv --json
+json "o['points'] == 2"
+expect 1 "$mw" sweep "$gpt" $axes --merge a.csv --csv m.csv
+SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=2 \
+    "$mw" sweep "$gpt" $axes --shard auto --csv b.csv >/dev/null || fail "shard auto"
+expect 0 "$mw" sweep "$gpt" $axes --merge a.csv --merge b.csv --csv m.csv
+cmp -s m.csv whole.csv || fail "merged shards differ from the whole"
+for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5"; do
+    expect 2 "$mw" sweep "$gpt" --vary "$bad"
+done
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --shard 3/2
+expect 3 "$mw" sweep "$gpt" --vary system=dgx-9000
+expect 3 "$mw" sweep "$gpt" --vary model=gpt9
+finish
