@@ -456,7 +456,7 @@ enum mw_status mw_nccl_search(const struct mw_nccl_machine *machine,
     out->has_nvswitch = sys->count[NODE_NVS] > 0;
     out->has_nvls = out->has_nvswitch && out->sm_min >= 90 && !opts->no_nvls &&
                     out->n_gpus >= 2;
-    out->cpu_kind = nccl_at(sys, NODE_CPU, 0)->cpu;
+    out->cpu_kind = (int)nccl_at(sys, NODE_CPU, 0)->cpu;
     bool has_coll = false;
     for (int n = 0; n < sys->count[NODE_NET]; n++) {
         has_coll |= nccl_at(sys, NODE_NET, n)->coll != 0;

@@ -145,7 +145,7 @@ static void plain_times(const struct graph *g, const double *bytes, double *out)
         }
         sub.first[n] = at;
         mw_maxmin_rates(g->n_links, g->cap, n, sub.first, sub.route, rate);
-        double dt = INFINITY;
+        double dt = HUGE_VAL;
         for (size_t i = 0; i < n; i++) {
             dt = fmin(dt, left[who[i]] / rate[i]);
         }
