@@ -256,6 +256,12 @@ static const struct mw_csv_field curve_fields[] = {
     N_(time_s), S_(source), END};
 #undef ROW
 
+#define ROW mw_hw_profile_row
+static const struct mw_csv_field profile_fields[] = {
+    S_(framework), S(from_version), S(to_version), S(family), S_(field),
+    S_(value),     ORIGIN,          S(note),       END};
+#undef ROW
+
 #define ROW mw_hw_machine_row
 static const struct mw_csv_field machine_fields[] = {S_(key), S(value), END};
 #undef ROW
@@ -315,6 +321,11 @@ const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
                          constant_fields,
                          sizeof(struct mw_constant),
                          true},
+    [MW_HW_PROFILES] = {"profiles",
+                        {"framework", "from_version", "family", "field"},
+                        profile_fields,
+                        sizeof(struct mw_hw_profile_row),
+                        true},
     [MW_HW_KERNELS] = {"kernels",
                        {"device", "op", "pass", "dtype", "m", "n", "k"},
                        kernel_fields,

@@ -25,6 +25,7 @@ enum mw_hw_table_id {
     MW_HW_ALPHA_BETA,
     MW_HW_ACHIEVED,
     MW_HW_CONSTANTS,
+    MW_HW_PROFILES,
     MW_HW_KERNELS,
     MW_HW_CURVES,
     MW_HW_MACHINE,
@@ -123,6 +124,11 @@ struct mw_hw_alpha_beta_row {
 struct mw_hw_achieved_row {
     const char *gpu, *dtype;
     double measured_tflops, theory_tflops, efficiency;
+    const char *confidence, *source, *note;
+};
+
+struct mw_hw_profile_row {
+    const char *framework, *from_version, *to_version, *family, *field, *value;
     const char *confidence, *source, *note;
 };
 
@@ -245,6 +251,7 @@ void mw_hw_check_costs(struct mw_hw_check *c);
 void mw_hw_check_alpha_beta(struct mw_hw_check *c);
 void mw_hw_check_achieved(struct mw_hw_check *c);
 void mw_hw_check_constants(struct mw_hw_check *c);
+void mw_hw_check_profiles(struct mw_hw_check *c); /* profile.c */
 void mw_hw_check_kernels(struct mw_hw_check *c);
 void mw_hw_check_curves(struct mw_hw_check *c);
 
