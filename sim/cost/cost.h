@@ -2,7 +2,8 @@
  * The one place that knows how fast a device or a wire is.
  *
  *   operator x shape x dtype x device -> time, and which rung priced it:
- *   exact row -> interpolation in the measured table -> roofline.
+ *   exact row -> interpolation in the measured table -> utilisation carried
+ *   over from the neighbouring shapes that were measured -> roofline.
  *
  * Rows of the measured kernel table (hwdb kernels) are keyed
  *   gemm          pass F (x W^T: NT), B (dY W: NN), W (dY^T x: TN); m, n, k
@@ -17,14 +18,16 @@
 #define MW_SIM_COST_COST_H
 
 #include "hwdb/hwdb.h"
+#include "hwdb/measured.h"
 #include "sim/cost/explain.h"
 #include "sim/model/model.h"
 
 enum mw_rung {
     MW_RUNG_EXACT,
-    MW_RUNG_TABLE,    /* interpolated between measured shapes */
-    MW_RUNG_ROOFLINE, /* peak rate x efficiency, or bandwidth */
-    MW_RUNG_CURVE,    /* measured collective curve */
+    MW_RUNG_TABLE,       /* interpolated between measured shapes */
+    MW_RUNG_UTILISATION, /* base time x ratio of measured neighbours */
+    MW_RUNG_ROOFLINE,    /* peak rate x efficiency, or bandwidth */
+    MW_RUNG_CURVE,       /* measured collective curve */
     MW_RUNG_ALPHA_BETA,
     MW_RUNG_COUNT
 };
@@ -71,6 +74,24 @@ struct mw_stack {
     double overlap_gather;   /* of the parameter gather, behind forward work */
     double overlap_fsdp;     /* of per-layer gathers and scatters */
     double overlap_tp, overlap_cp, overlap_ep; /* of collectives in a layer */
+    double attention; /* rate of its fused attention over the best kernel's */
+    bool scatters_boundary; /* TP ranks send a share each between stages and
+                               gather it there (Narayanan et al., SC 2021,
+                               section 4.1) */
+};
+
+/* Shipped measurements of one operator and dtype, with the rates that they are
+ * relative to, by pass. */
+struct mw_measured_set {
+    struct mw_kernel_table table; /* n 0: none */
+    struct mw_kernel_rates rates[MW_PASS_BW];
+};
+/* Which of them an operator takes. */
+enum mw_measured_op {
+    MW_MEASURED_GEMM,
+    MW_MEASURED_GROUPED,
+    MW_MEASURED_ATTENTION,
+    MW_MEASURED_OP_COUNT
 };
 
 struct mw_cost_ctx {
@@ -87,13 +108,18 @@ struct mw_cost_ctx {
      * and the depth at which half the rate is reached. 0 on a CPU. */
     double gemm_tile_m, gemm_tile_n, gemm_k_half;
     double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
+    double flash_of_arch[2];    /* the same over that of any architecture */
     /* Clock under the load of training over that of a short benchmark, by
      * dtype; 1 on a CPU. */
     double sustained[MW_DTYPE_COUNT];
+    /* Traffic of casting an operand to FP8 or FP4, per element; 0 for wider
+     * types and on a CPU. */
+    double quantise_bytes[MW_DTYPE_COUNT];
     struct mw_stack stack;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     /* Indexed once, so that pricing does no look-up by name. */
+    struct mw_measured_set measured[MW_MEASURED_OP_COUNT][MW_DTYPE_COUNT];
     struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];
 };
 /*

@@ -11,4 +11,11 @@ bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
                            const struct mw_op *op, struct mw_cost *out,
                            const char **out_source);
 
+/* Looks up the shipped measurements of the device; none on a CPU. */
+enum mw_status mw_measured_index(struct mw_cost_ctx *ctx, struct mw_err *err);
+/* Prices a product or fused attention by the utilisation of its neighbours;
+ * false when none is near. */
+bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
+                       struct mw_cost *out, const char **out_source);
+
 #endif

@@ -9,7 +9,7 @@
  * loops of the same kernels) is a measurement of one machine and stands in
  * its overlay's machine.csv.
  */
-#include "sim/cost/cost.h"
+#include "sim/cost/cost_int.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -20,6 +20,7 @@ const char *mw_rung_name(enum mw_rung rung)
     static const char *const names[MW_RUNG_COUNT] = {
         [MW_RUNG_EXACT] = "exact row",
         [MW_RUNG_TABLE] = "interpolated in the table",
+        [MW_RUNG_UTILISATION] = "utilisation of measured neighbours",
         [MW_RUNG_ROOFLINE] = "roofline",
         [MW_RUNG_CURVE] = "measured curve",
         [MW_RUNG_ALPHA_BETA] = "alpha-beta"};
@@ -39,6 +40,12 @@ static enum mw_status read_constant(const struct mw_hwdb *db, const char *name,
     return status;
 }
 
+/* Names of constants are in lower case, with dashes. */
+static char key_char(char c)
+{
+    return c == ' ' ? '-' : (char)tolower((unsigned char)c);
+}
+
 /* "name.arch" (arch in lower case) if there is such a row, else "name". */
 static enum mw_status arch_constant(const struct mw_hwdb *db, const char *name,
                                     const char *arch, double *out,
@@ -48,7 +55,7 @@ static enum mw_status arch_constant(const struct mw_hwdb *db, const char *name,
     int n = snprintf(key, sizeof key, "%s.%s", name, arch);
 
     for (int i = 0; i < n && i < (int)sizeof key; i++) {
-        key[i] = (char)tolower((unsigned char)key[i]);
+        key[i] = key_char(key[i]);
     }
     if (read_constant(db, key, out, NULL) == MW_OK) {
         return MW_OK;
@@ -105,12 +112,40 @@ static void read_sustained(struct mw_cost_ctx *ctx)
                              i % 2 == 0 ? mw_dtype_name((enum mw_dtype)d) : "");
 
             for (int j = 0; j < n && j < (int)sizeof key; j++) {
-                key[j] = (char)tolower((unsigned char)key[j]);
+                key[j] = key_char(key[j]);
             }
             is_known = read_constant(ctx->db, key, &value, NULL) == MW_OK;
         }
         ctx->sustained[d] = value;
     }
+}
+
+/* Shares of fused attention that an architecture's own rows say, over the
+ * general ones; traffic of casts. */
+static enum mw_status read_narrow_and_flash(struct mw_cost_ctx *ctx,
+                                            struct mw_err *err)
+{
+    static const char *const names[] = {"flash_efficiency_forward",
+                                        "flash_efficiency_backward"};
+
+    for (int i = 0; i < 2; i++) {
+        double any = 1;
+        enum mw_status status = read_constant(ctx->db, names[i], &any, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+        ctx->flash_of_arch[i] = ctx->flash_efficiency[i] / any;
+    }
+    if (ctx->gpu->is_cpu) {
+        return MW_OK;
+    }
+    enum mw_status status = read_constant(ctx->db, "quantise_bytes.fp8",
+                                          &ctx->quantise_bytes[MW_FP8], err);
+
+    return status == MW_OK ? read_constant(ctx->db, "quantise_bytes.fp4",
+                                           &ctx->quantise_bytes[MW_FP4], err)
+                           : status;
 }
 
 static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
@@ -186,6 +221,12 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
     set_domain(&made);
     status = read_constants(&made, err);
     read_sustained(&made);
+    if (status == MW_OK) {
+        status = read_narrow_and_flash(&made, err);
+    }
+    if (status == MW_OK) {
+        status = mw_measured_index(&made, err);
+    }
     if (status == MW_OK) {
         status = mw_cost_ctx_set_stack(&made, mw_stack_name(0), err);
     }

@@ -1,7 +1,8 @@
 /*
  * One operator on the device: the ladder
  *
- *   exact row -> interpolation in the measured table -> roofline
+ *   exact row -> interpolation in the measured table -> utilisation of
+ *   measured neighbours -> roofline
  *
  * Roofline (Williams, Waterman and Patterson, CACM 52(4), 2009):
  *   t = max(flops / (peak * efficiency), bytes / (bandwidth * efficiency))
@@ -77,13 +78,29 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
     }
     if (op->kind == MW_OP_ATTENTION) {
         return (struct rate){
-            gemm * ctx->flash_efficiency[op->pass != MW_PASS_F],
+            gemm * ctx->flash_efficiency[op->pass != MW_PASS_F] *
+                ctx->stack.attention,
             "attention FLOPs / (GEMM rate x fused attention efficiency)",
             "constants: flash_efficiency"};
     }
     return (struct rate){gpu->peak_flops[MW_FP32],
                          "bytes / (memory bandwidth x efficiency)",
                          "gpus: memory bandwidth; constants: efficiency"};
+}
+
+/* Casting the operand that this product is the first to use: activations
+ * forward, the output's gradient backward; the weight gradient takes the
+ * transposed copies that were written with them. */
+static double quantise_s(const struct mw_cost_ctx *ctx, const struct mw_op *op)
+{
+    double elements =
+        (double)op->m * (double)op->k * (op->batch > 0 ? (double)op->batch : 1);
+
+    if (op->kind != MW_OP_GEMM || op->pass == MW_PASS_W) {
+        return 0;
+    }
+    return ctx->quantise_bytes[op->dtype] * elements /
+           (ctx->gpu->mem_bw_Bps * ctx->gpu->mem_efficiency);
 }
 
 static bool is_matrix(const struct mw_op *op)
@@ -100,7 +117,8 @@ static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
     double compute_s = op->flops > 0 ? op->flops / rate.flops : 0;
     double memory_s = op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
                       (is_matrix(op) ? 1 : ctx->stack.elementwise);
-    double time_s = fmax(compute_s, memory_s) + ctx->kernel_launch_s;
+    double time_s =
+        fmax(compute_s, memory_s) + ctx->kernel_launch_s + quantise_s(ctx, op);
 
     if (explain != NULL) {
         bool is_memory = memory_s > compute_s;
@@ -128,12 +146,15 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
 
     MW_ASSERT(op->kind != MW_OP_COLL && op->pass < MW_PASS_BW, "op %s",
               op->name);
-    if (!mw_kernel_table_price(ctx, op, &cost, &source)) {
+    if (mw_kernel_table_price(ctx, op, &cost, &source)) {
+        cost.time_s *= ctx->insitu_factor;
+        cost.time_s *= is_matrix(op) ? 1 / ctx->sustained[op->dtype]
+                                     : ctx->stack.elementwise;
+    } else if (!mw_measured_price(ctx, op, &cost, &source)) {
         return roofline(ctx, op, explain);
+    } else {
+        cost.time_s += quantise_s(ctx, op);
     }
-    cost.time_s *= ctx->insitu_factor;
-    cost.time_s *=
-        is_matrix(op) ? 1 / ctx->sustained[op->dtype] : ctx->stack.elementwise;
     mw_explain_child(explain, op->name, cost.time_s, mw_rung_name(cost.rung),
                      source);
     return cost;

@@ -20,18 +20,22 @@
 
 static const struct {
     const char *name, *text;
+    bool scatters_boundary;
 } stacks[] = {
-    {"plain", "nothing overlaps but gathers of sharded layers; a lean host"},
+    {"plain", "nothing overlaps but gathers of sharded layers; a lean host",
+     false},
     {"megatron-core",
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
-     "overlapped gradients, parameters and tensor parallelism"},
-    {"megatron-core-serial", "Megatron-Core with every overlap off"},
-    {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)"},
-    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023"},
-    {"torch-fsdp", "PyTorch FSDP: llm-foundry, torchtitan, fms-fsdp"},
-    {"nanotron", "nanotron"},
-    {"internevo", "InternEvo"},
-    {"jax", "MaxText and Paxml: compiled by XLA"}};
+     "overlapped gradients, parameters and tensor parallelism",
+     true},
+    {"megatron-core-serial", "Megatron-Core with every overlap off", true},
+    {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)",
+     true},
+    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", true},
+    {"torch-fsdp", "PyTorch FSDP: llm-foundry, torchtitan, fms-fsdp", false},
+    {"nanotron", "nanotron", false},
+    {"internevo", "InternEvo", false},
+    {"jax", "MaxText and Paxml: compiled by XLA", false}};
 
 enum { N_STACKS = sizeof stacks / sizeof stacks[0] };
 
@@ -77,6 +81,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"straggler_spread", &s.straggler},
                    {"elementwise_efficiency", &s.elementwise},
                    {"step_param_bytes", &s.step_param_bytes},
+                   {"attention_share", &s.attention},
                    {"exposed_reduce", &s.overlap_reduce},
                    {"exposed_gather", &s.overlap_gather},
                    {"exposed_fsdp", &s.overlap_fsdp},
@@ -85,7 +90,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"exposed_ep", &s.overlap_ep}};
 
     const size_t n_figures = sizeof figures / sizeof figures[0];
-    const size_t first_exposed = 6;
+    const size_t first_exposed = 7;
 
     for (size_t i = 0; i < n_figures; i++) {
         enum mw_status status =
@@ -112,11 +117,15 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             continue;
         }
         if (ctx->gpu->is_cpu) {
-            ctx->stack =
-                (struct mw_stack){.name = stacks[i].name, .elementwise = 1};
+            ctx->stack = (struct mw_stack){
+                .name = stacks[i].name, .elementwise = 1, .attention = 1};
             return MW_OK;
         }
-        return read_stack(ctx->db, stacks[i].name, &ctx->stack, err);
+        enum mw_status status =
+            read_stack(ctx->db, stacks[i].name, &ctx->stack, err);
+
+        ctx->stack.scatters_boundary = stacks[i].scatters_boundary;
+        return status;
     }
     return mw_fail(err, MW_EINPUT,
                    "no training stack is called '%s'; for example %s", name,

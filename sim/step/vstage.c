@@ -138,9 +138,18 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
     int per_node = p->ctx->domain_gpus;
     bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
 
-    return step_ps(mw_cost_p2p(p->ctx, mw_boundary_bytes(&p->work), crosses,
+    double bytes = mw_boundary_bytes(&p->work), gather_s = 0;
+
+    if (p->ctx->stack.scatters_boundary && !p->work.layout->sp) {
+        gather_s = mw_cost_coll(p->ctx, MW_ALL_GATHER, bytes,
+                                &p->group[MW_DIM_TP], NULL)
+                       .time_s;
+        bytes /= p->layout->tp;
+    }
+    return step_ps(mw_cost_p2p(p->ctx, bytes, crosses,
                                mw_cost_pp_sharers(p->layout, per_node), NULL)
-                       .time_s);
+                       .time_s +
+                   gather_s);
 }
 
 /* Two routes hold the model twice: their gradients are reduced together. */

@@ -33,7 +33,7 @@ void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
     struct mw_workload *w = &c->scenario.workload;
-    bool is_unfused = mw_case_is_before_flash(r->framework);
+    bool is_unfused = mw_case_is_before_flash(r);
 
     if (!(r->seq > 0) || !(r->global_batch > 0)) {
         mw_case_skip(c, "sequence length or global batch is not given");
@@ -44,6 +44,9 @@ void mw_case_workload(struct mw_case *c)
     w->global_batch = (int64_t)r->global_batch;
     w->dtype = dtype_of(c);
     w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
+    if (strcmp(mw_case_stack_of(r), "megatron-core") == 0) {
+        w->grad_dtype = MW_BF16;
+    }
     mw_case_fill(c, MW_FILL_GRAD_DTYPE);
     w->is_flash = !is_unfused;
     w->has_dropout = is_unfused;
@@ -68,7 +71,7 @@ static int zero_of(struct mw_case *c)
 
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_ZERO);
-        return mw_case_is_core(c->row->framework);
+        return mw_case_is_core(c->row);
     }
     if (text[1] == '\0' && text[0] >= '0' && text[0] <= '3') {
         return text[0] - '0';
@@ -94,7 +97,7 @@ static bool sp_of(struct mw_case *c)
 
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_SP);
-        return c->layout.tp > 1 && mw_case_is_core(c->row->framework);
+        return c->layout.tp > 1 && mw_case_is_core(c->row);
     }
     return text[0] == '1' && c->layout.tp > 1;
 }
@@ -146,6 +149,25 @@ static int micro_batch_of(struct mw_case *c)
     return 1;
 }
 
+static int vpp_of(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+
+    if (!isnan(r->vpp) || !mw_case_is_core(r)) {
+        return isnan(r->vpp) ? 1 : (int)r->vpp;
+    }
+    for (size_t i = 0; i < c->n_all; i++) {
+        const struct mw_measured *o = &c->all[i];
+
+        if (!isnan(o->vpp) && strcmp(o->model, r->model) == 0 &&
+            strcmp(o->gpu, r->gpu) == 0 && o->tp == r->tp && o->pp == r->pp) {
+            mw_case_fill(c, MW_FILL_VPP_TWIN);
+            return (int)o->vpp;
+        }
+    }
+    return 1;
+}
+
 static void take_ways(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
@@ -154,7 +176,7 @@ static void take_ways(struct mw_case *c)
     l->tp = way_or(c, r->tp, MW_FILL_TP);
     l->pp = way_or(c, r->pp, MW_FILL_PP);
     l->cp = isnan(r->cp) ? 1 : (int)r->cp;
-    l->vpp = isnan(r->vpp) || l->pp == 1 ? 1 : (int)r->vpp;
+    l->vpp = l->pp == 1 ? 1 : vpp_of(c);
     if (l->tp < 1 || l->pp < 1 || l->cp < 1 || l->vpp < 1) {
         mw_case_skip(c, "ways below 1");
         return;

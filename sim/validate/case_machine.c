@@ -124,8 +124,7 @@ void mw_case_machine(struct mw_case *c)
     if (mw_cost_ctx_init(&c->ctx, c->db, system->slug,
                          c->scenario.cluster.n_nodes, per_node,
                          &why) != MW_OK ||
-        mw_cost_ctx_set_stack(&c->ctx, mw_case_stack_of(r->framework), &why) !=
-            MW_OK) {
+        mw_cost_ctx_set_stack(&c->ctx, mw_case_stack_of(r), &why) != MW_OK) {
         mw_case_skip(c, "%s", why.text);
         return;
     }

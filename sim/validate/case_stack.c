@@ -1,7 +1,8 @@
 /*
  * What a framework's name says about its software: whether attention was fused
  * and which training stack (sim/cost/stack.c) prices its habits. By the name
- * alone, first match wins.
+ * alone, first match wins; but Megatron-LM on a Hopper or newer GPU is of 2023
+ * or later, with fused attention and Megatron-Core inside.
  */
 #include "sim/validate/validate_int.h"
 
@@ -17,25 +18,35 @@ static bool has_any(const char *text, const char *const *words)
     return false;
 }
 
-bool mw_case_is_before_flash(const char *framework)
+/* No later than Ampere. */
+static bool is_old_gpu(const struct mw_measured *r)
+{
+    static const char *const words[] = {"V100", "A100", "A800", "A40", NULL};
+
+    return has_any(r->gpu, words);
+}
+
+bool mw_case_is_before_flash(const struct mw_measured *r)
 {
     static const char *const words[] = {
         "Megatron-LM 2.",       "Megatron-LM (20",    "vTrain", "BigScience",
         "Megatron + Deepspeed", "Megatron-LM (SC21)", NULL};
 
-    return has_any(framework, words) || strcmp(framework, "Megatron") == 0 ||
-           strcmp(framework, "Megatron-LM") == 0;
+    return is_old_gpu(r) && (has_any(r->framework, words) ||
+                             strcmp(r->framework, "Megatron") == 0 ||
+                             strcmp(r->framework, "Megatron-LM") == 0);
 }
 
-bool mw_case_is_core(const char *framework)
+bool mw_case_is_core(const struct mw_measured *r)
 {
     static const char *const words[] = {"Megatron-Core", "NeMo",
                                         "Megatron-Bridge", NULL};
 
-    return has_any(framework, words);
+    return has_any(r->framework, words) ||
+           (!is_old_gpu(r) && mw_text_has(r->framework, "Megatron"));
 }
 
-const char *mw_case_stack_of(const char *framework)
+const char *mw_case_stack_of(const struct mw_measured *r)
 {
     static const struct {
         const char *stack, *words[6];
@@ -51,8 +62,11 @@ const char *mw_case_stack_of(const char *framework)
         {"megatron-2021", {"Megatron"}}};
 
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        if (has_any(framework, rules[i].words)) {
-            return rules[i].stack;
+        if (has_any(r->framework, rules[i].words)) {
+            bool is_core = strcmp(rules[i].stack, "megatron-2021") == 0 &&
+                           mw_case_is_core(r);
+
+            return is_core ? "megatron-core" : rules[i].stack;
         }
     }
     return "plain";

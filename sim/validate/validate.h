@@ -30,6 +30,8 @@
     X(TP, "tp", "1")                                                           \
     X(PP, "pp", "1")                                                           \
     X(DP, "dp", "GPUs / (tp pp cp)")                                           \
+    X(VPP_TWIN, "vpp_twin",                                                    \
+      "of another row with the same model, GPU, tp and pp")                    \
     X(MICRO_BATCH_STEPS, "micro_batch_steps",                                  \
       "global batch / (dp x accumulation steps)")                              \
     X(MICRO_BATCH_TWIN, "micro_batch_twin",                                    \
@@ -45,7 +47,9 @@
     X(ATTENTION, "attention",                                                  \
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \
-    X(GRAD_DTYPE, "grad_dtype", "fp16 for fp16 training, else fp32")           \
+    X(GRAD_DTYPE, "grad_dtype",                                                \
+      "fp16 for fp16 training, bf16 for Megatron-Core with overlap, else "     \
+      "fp32")                                                                  \
     X(STACK, "stack", "training stack by the framework's name")                \
     X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
     X(STEP_TIME, "step_time",                                                  \

@@ -46,12 +46,12 @@ const char *mw_text_head(struct mw_arena *arena, const char *text);
 /* noise.c: marks rows from `first` on whose series scatters. */
 void mw_validate_mark_noisy(struct mw_validate *v, size_t first);
 
-/* Training stack by the framework's name (case_stack.c). */
-const char *mw_case_stack_of(const char *framework);
+/* Training stack by the framework's name and the GPU (case_stack.c). */
+const char *mw_case_stack_of(const struct mw_measured *r);
 /* Megatron and its descendants before fused attention (2022-06). */
-bool mw_case_is_before_flash(const char *framework);
+bool mw_case_is_before_flash(const struct mw_measured *r);
 /* Megatron-Core and what is built on it, since 2024. */
-bool mw_case_is_core(const char *framework);
+bool mw_case_is_core(const struct mw_measured *r);
 
 /* case_model.c, case_layout.c, case_machine.c: each fills its part or sets
  * skipped. */

@@ -29,7 +29,7 @@ static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
     struct mw_cost_ctx ctx = {.gpu = gpu,
                               .insitu_factor = 1,
                               .flash_efficiency = {0.5, 0.25},
-                              .stack = {.elementwise = 1}};
+                              .stack = {.elementwise = 1, .attention = 1}};
 
     for (int d = 0; d < MW_DTYPE_COUNT; d++) {
         ctx.sustained[d] = 1;
