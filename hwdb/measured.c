@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NEAREST = 4 };
+enum { NEAREST = 4, GROUP = 8 };
 enum { FP32, TF32, BF16, FP16, FP8, FP4 };
 
 static int dtype_index(const char *dtype)
@@ -76,8 +76,11 @@ double mw_kernel_bytes(const char *op, const char *dtype,
     switch (mw_kernel_form_of(op)) {
     case MW_KERNEL_PRODUCT:
         return s->batch * (el * s->k * (s->m + s->n) + out * s->m * s->n);
-    case MW_KERNEL_ATTENTION: /* q and the result, k and v */
-        return s->batch * s->k * (2 * out * s->m + 2 * el * s->n);
+    case MW_KERNEL_ATTENTION:
+        /* q and the result; k and v, of which prefill has one head for
+         * GROUP query heads, and decoding counts nothing else. */
+        return s->batch * s->k *
+               (2 * out * s->m + 2 * el * s->n / (s->m > 1 ? GROUP : 1));
     case MW_KERNEL_STREAM:
         break;
     }

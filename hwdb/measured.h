@@ -73,8 +73,8 @@ enum mw_status mw_hwdb_kernel_rates(const struct mw_hwdb *db,
                                     struct mw_err *err);
 
 /* FLOPs and bytes of a forward kernel of the table, as its base counts them:
- * each operand once; causal attention half of the square; activations are
- * gated (two inputs). */
+ * each operand once; causal attention half of the square, with a key head for
+ * 8 query heads (what was measured); activations are gated (two inputs). */
 double mw_kernel_flops(const char *op, const struct mw_kernel_shape *s);
 double mw_kernel_bytes(const char *op, const char *dtype,
                        const struct mw_kernel_shape *s);

@@ -46,6 +46,7 @@ enum mw_import_drop {
     MW_DROP_OTHER,  /* another measurer serves the same set */
     MW_DROP_EASY,   /* beats what the device reaches with random inputs */
     MW_DROP_INFER,  /* a kernel that training does not run */
+    MW_DROP_CACHE,  /* writes a key cache, which training has not */
     MW_DROP_MIXED,  /* not one kernel, or sizes not stated */
     MW_DROP_COUNT
 };
