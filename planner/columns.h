@@ -1,0 +1,70 @@
+/*
+ * Choice of a column for each pipeline stage on a mixed cluster.
+ *
+ * A column of a stage is one way to build it: so many layers on so many
+ * devices of one kind, with its tp, recomputation and so on, priced, and
+ * already within memory. Chosen together, columns share the layers of the
+ * model and the devices of each kind:
+ *
+ *   minimise  (m - 1) T + sum t x + 2 c sum u
+ *   sum_k x_ik = 1          one column a stage
+ *   sum n x = layers        all layers
+ *   sum g x <= devices      of each kind
+ *   T >= t of every chosen column
+ *   u_i >= kind changes between stage i - 1 and i, at c seconds a transfer
+ *
+ * Solved in threshold form: for a fixed T the columns slower than it are gone
+ * and the rest is a small program with a nearly integral relaxation. LP(T)
+ * falls as T grows, so for any interval of thresholds (m - 1) T_low +
+ * LP(T_high) bounds all of them, and intervals are halved only while the bound
+ * is below the best found. When none is left the answer is proved. (In the
+ * direct form T is a variable and the relaxation says next to nothing.)
+ */
+#ifndef MW_PLANNER_COLUMNS_H
+#define MW_PLANNER_COLUMNS_H
+
+#include "base/err.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MW_COLUMN_KINDS_MAX = 8 };
+
+struct mw_column {
+    int stage;
+    double time_s; /* one micro-batch, all passes */
+    int n_layers;
+    int kind; /* of device, 0 .. n_kinds - 1 */
+    int n_devices;
+    int tag; /* the caller's */
+};
+struct mw_column_problem {
+    int n_stages, n_layers, n_kinds, n_microbatches;
+    int devices[MW_COLUMN_KINDS_MAX];
+    double change_s; /* c */
+    const struct mw_column *column;
+    size_t n_columns;
+};
+struct mw_column_answer {
+    double value_s, bound_s, slowest_s;
+    bool is_proved;
+    size_t n_kept; /* columns that no other makes useless */
+    int n_lps, n_ilps;
+    double solve_s;
+};
+/*
+ * out_chosen[n_stages] gets indices of columns. time_limit_s 0: none; when it
+ * ends, the best so far with is_proved false. MW_ENO when there is no choice;
+ * MW_EBACKEND when GLPK fails. lp_path (or NULL): the relaxation without a
+ * threshold is also written there in CPLEX LP form.
+ */
+enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
+                                 double time_limit_s, const char *lp_path,
+                                 int *out_chosen, struct mw_column_answer *out,
+                                 struct mw_err *err);
+/* Value of a choice by the definition; HUGE_VAL when it breaks a row. */
+double mw_columns_value(const struct mw_column_problem *problem,
+                        const int *chosen);
+
+#endif
