@@ -11,7 +11,7 @@
 
 /*
  * Times every operator of the scenario's model, for each tp that its cluster
- * allows and micro-batches of 1, 2, 4 ... sequences, and writes kernels.csv
+ * allows and micro-batches of 1, 4 and 16 sequences, and writes kernels.csv
  * rows (with header) to `path`.
  */
 enum mw_status mw_bench_kernels(const char *scenario, const char *path,

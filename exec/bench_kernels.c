@@ -23,7 +23,7 @@ enum {
     SAMPLE_NS = 400000,      /* a sample lasts at least as long */
     POOL_MIN = 1 << 21,      /* floats: 8 MiB */
     OPTIMIZER_MAX = 1 << 23, /* parameters */
-    MICRO_BATCH_MAX = 4
+    MICRO_BATCH_MAX = 16
 };
 
 struct bench_op {
@@ -117,7 +117,7 @@ static void list_ops(struct bench *b)
     struct mw_layout layout;
     mw_layout_default(&layout);
     for (layout.tp = 1; layout.tp <= ranks; layout.tp++) {
-        for (int mb = 1; mb <= MICRO_BATCH_MAX; mb *= 2) {
+        for (int mb = 1; mb <= MICRO_BATCH_MAX; mb *= 4) {
             layout.micro_batch = mb;
             if (ranks % layout.tp == 0 && is_legal(b, &layout)) {
                 add_layout(b, &layout);
@@ -356,6 +356,38 @@ static void call(struct bench *b, const struct bench_op *item)
     }
 }
 
+/* ---- memory of an operator --------------------------------------------- */
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Its largest operand. */
+static size_t largest_operand(const struct bench *b, const struct mw_op *op)
+{
+    size_t n = 0;
+    if (op->kind == MW_OP_GEMM) {
+        n = max_size(area(op->m, op->n), area(op->m, op->k));
+        return max_size(n, area(op->n, op->k));
+    }
+    if (op->kind == MW_OP_ATTENTION) {
+        n = area(op->m, 3 * op->batch * op->k);
+        return max_size(n, area(op->m, 130)); /* scratch */
+    }
+    if (op->kind == MW_OP_EMBEDDING) {
+        n = area(b->scenario->model.vocab, op->n);
+    }
+    return op->kind == MW_OP_OPTIMIZER ? 0
+                                       : max_size(n, area(op->m, 2 * op->n));
+}
+
+/* The pools rotate over 8 MiB, or two of a larger operand: out of the core's
+ * own cache, as a real step finds its operands, but no further. */
+static size_t window(const struct bench *b, const struct mw_op *op)
+{
+    return max_size(POOL_MIN, 2 * largest_operand(b, op) + 64);
+}
+
 /* ---- timing
  * ------------------------------------------------------------------------- */
 static double sample_s(struct bench *b, const struct bench_op *item, int calls)
@@ -370,6 +402,7 @@ static double sample_s(struct bench *b, const struct bench_op *item, int calls)
 
 static double time_op(struct bench *b, const struct bench_op *item)
 {
+    b->in.n = b->out.n = window(b, &item->op);
     double v[SAMPLES], once = sample_s(b, item, 1);
     once = (once + sample_s(b, item, 2)) / 2.0;
     int calls = (int)(1e-9 * SAMPLE_NS / (once > 1e-8 ? once : 1e-8)) + 1;
@@ -409,35 +442,13 @@ static void write_rows(struct bench *b, FILE *f)
 /* ---- set-up
  * ---------------------------------------------------------------------------
  */
-static size_t max_size(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The largest operand of any operator, so that a pool holds two of them. */
-static size_t largest_operand(const struct bench *b)
-{
-    size_t n = area(b->scenario->model.vocab, b->scenario->model.hidden);
-    for (size_t i = 0; i < b->ops.n; i++) {
-        const struct mw_op *op = &b->ops.v[i].op;
-        if (op->kind == MW_OP_GEMM) {
-            n = max_size(n, area(op->m, op->n));
-            n = max_size(n, area(op->m, op->k));
-            n = max_size(n, area(op->n, op->k));
-        } else if (op->kind == MW_OP_ATTENTION) {
-            n = max_size(n, area(op->m, 3 * op->batch * op->k));
-            n = max_size(n, area(op->m, 130)); /* scratch */
-        } else if (op->kind != MW_OP_OPTIMIZER) {
-            n = max_size(n, area(op->m, 2 * op->n));
-        }
-    }
-    return n;
-}
-
 static void open_memory(struct bench *b)
 {
     int64_t tokens = b->scenario->workload.seq * MICRO_BATCH_MAX;
-    size_t pool = max_size(POOL_MIN, 4 * largest_operand(b));
+    size_t pool = POOL_MIN;
+    for (size_t i = 0; i < b->ops.n; i++) {
+        pool = max_size(pool, window(b, &b->ops.v[i].op));
+    }
     mw_pool_init(&b->in, pool, 1);
     mw_pool_init(&b->out, pool, 2);
     b->state = mw_calloc(4 * (size_t)b->n_state + 1, sizeof *b->state);

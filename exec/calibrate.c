@@ -330,8 +330,29 @@ static enum mw_status best_gemm(struct calibration *c)
     return MW_OK;
 }
 
+/* The rows are of this machine and of fp32: another system's scenario would
+ * look them up in vain. */
+static enum mw_status check_scenario(const struct calibration *c)
+{
+    const struct mw_scenario *s = &c->scenario;
+    if (strcmp(s->cluster.system, "this-machine") != 0) {
+        return mw_fail(c->err, MW_EINPUT,
+                       "%s: cluster.system is %s; --backend host measures "
+                       "this-machine",
+                       s->file, s->cluster.system);
+    }
+    if (s->workload.dtype != MW_FP32) {
+        return mw_fail(c->err, MW_EINPUT,
+                       "%s: workload.dtype is %s; the host backend computes "
+                       "in fp32",
+                       s->file, mw_dtype_name(s->workload.dtype));
+    }
+    return MW_OK;
+}
+
 static enum mw_status calibrate(struct calibration *c)
 {
+    TRY(check_scenario(c));
     TRY(mw_mkdirs(c->opts->dir, c->err));
     unlink(path_of(c, "machine.csv"));
     c->out->n_ranks = cluster_ranks(c);

@@ -96,12 +96,18 @@ static enum mw_status open_comm(struct drive *d)
     return st;
 }
 
-static enum mw_status open_all(struct drive *d)
+/* Apart from what follows, which is collective: a rank may lack its device. */
+static enum mw_status open_device(struct drive *d)
 {
     MW_TRY(mw_dev_find(d->opts->backend, &d->dev_ops, d->err));
     MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
     d->dev->slow = d->opts->slow;
     mw_rec_init(&d->rec, d->dev);
+    return MW_OK;
+}
+
+static enum mw_status open_all(struct drive *d)
+{
     MW_TRY(open_comm(d));
     MW_TRY(mw_exec_open(&d->ex, &d->job, d->comm, d->dev, &d->rec, d->err));
     d->is_open = true;
@@ -316,6 +322,7 @@ static void begin_result(struct drive *d)
 static enum mw_status run(struct drive *d)
 {
     MW_TRY(agree(d, load(d)));
+    MW_TRY(agree(d, open_device(d)));
     MW_TRY(agree(d, open_all(d)));
     begin_result(d);
     MW_TRY(train(d));

@@ -30,8 +30,8 @@ static enum mw_status missing(struct mw_err *err, const char *what,
                               cudaError_t e)
 {
     return mw_fail(err, MW_EMISSING,
-                   "the cuda backend cannot start: %s: %s; --backend host runs "
-                   "without a GPU",
+                   "the cuda backend is not available: %s: %s; --backend host "
+                   "runs without a GPU",
                    what, cudaGetErrorString(e));
 }
 
@@ -536,9 +536,10 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
 #define MW_CUDA_TABLE(table_name, table_open)                                  \
     {                                                                          \
         .name = table_name, .open = table_open, .close = cuda_close,           \
-        .alloc = cuda_alloc, .free = cuda_release, .zero = cuda_zero,          \
-        .copy = cuda_copy, .to_device = cuda_to_device,                        \
-        .to_host = cuda_to_host, .sync = cuda_sync, .busy_ns = cuda_busy_ns,   \
+        .wrap_comm = mw_comm_nccl_wrap, .alloc = cuda_alloc,                   \
+        .free = cuda_release, .zero = cuda_zero, .copy = cuda_copy,            \
+        .to_device = cuda_to_device, .to_host = cuda_to_host,                  \
+        .sync = cuda_sync, .busy_ns = cuda_busy_ns,                            \
         .linear_fwd = cuda_linear_fwd,                                         \
         .linear_bwd_input = cuda_linear_bwd_input,                             \
         .linear_bwd_weight = cuda_linear_bwd_weight,                           \
