@@ -14,6 +14,11 @@
  * all-to-all sends (n - r)/n of the buffer off the node, where r ranks share
  * the group's NICs.
  *
+ * Inside one domain, measured on NVLink: a message is slower until the pipeline
+ * of its chunks is full, ramp W / (W + W0) longer for W bytes on the wire; two
+ * ranks reach about three quarters of the rate of eight, four nearly all; an
+ * all-reduce of eight or more adds in the switch (NVLS) where there is one.
+ *
  * A measured curve of the system with the same number of ranks goes first; it
  * is used for groups that fill whole nodes, as nccl-tests lays them.
  * Left out: congestion between groups, protocols, chunk pipelining (sim/coll).
@@ -55,6 +60,29 @@ static void ring_hops(const struct mw_group *g, double rounds, struct wire *w)
 {
     w->hops_out = rounds * (g->n_nodes - 1);
     w->hops_in = rounds * (g->n_ranks - g->n_nodes);
+}
+
+/* What the size of a group inside one domain makes of the rate. */
+static double domain_share(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                           const struct mw_group *g)
+{
+    if (g->n_nodes > 1) {
+        return 1;
+    }
+    if (op == MW_ALL_REDUCE && g->n_ranks >= 8 && ctx->nvls_ratio > 0) {
+        return fmax(1, ctx->nvls_ratio / ctx->system->intra_efficiency);
+    }
+    return 1 - (g->n_ranks == 2   ? ctx->pair_loss
+                : g->n_ranks <= 4 ? ctx->quad_loss
+                                  : 0);
+}
+
+static double ramp_s(const struct mw_cost_ctx *ctx, const struct mw_group *g,
+                     double bytes)
+{
+    return g->n_nodes > 1 || !(ctx->ramp_s > 0)
+               ? 0
+               : ctx->ramp_s * bytes / (bytes + ctx->ramp_bytes);
 }
 
 static double latency_s(const struct mw_cost_ctx *ctx, const struct wire *w)
@@ -208,7 +236,9 @@ struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     }
     struct wire w = wire_of(ctx, op, bytes, group);
 
-    cost.time_s = latency_s(ctx, &w) + w.bytes / w.bw_Bps;
+    w.bw_Bps *= domain_share(ctx, op, group);
+    cost.time_s =
+        latency_s(ctx, &w) + ramp_s(ctx, group, w.bytes) + w.bytes / w.bw_Bps;
     explain_wire(explain, ctx, mw_coll_op_name(op), &w, cost.time_s);
     return cost;
 }

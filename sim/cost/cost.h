@@ -116,6 +116,11 @@ struct mw_cost_ctx {
      * types and on a CPU. */
     double quantise_bytes[MW_DTYPE_COUNT];
     struct mw_stack stack;
+    /* Collectives inside one domain: what a message takes longer until its
+     * pipeline is full, the bytes on the wire at which half of that shows, the
+     * part of the rate that groups of 2 and of 3 or 4 ranks lose, and the rate
+     * of an in-switch all-reduce over the wire rate (0: none). */
+    double ramp_s, ramp_bytes, pair_loss, quad_loss, nvls_ratio;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     /* Indexed once, so that pricing does no look-up by name. */
@@ -155,7 +160,8 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
  *   t = steps * alpha + wire_bytes / bandwidth        (Thakur et al. 2005)
  * with wire bytes 2 (n-1)/n for all-reduce, (n-1)/n for the others and the
  * slower of the inner link and the group's share of the NICs. A one-rank
- * group costs nothing.
+ * group costs nothing. Inside one domain t also has the ramp of a message, and
+ * small groups reach less of the rate, see ctx.
  */
 struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                             double bytes, const struct mw_group *group,

@@ -148,6 +148,27 @@ static enum mw_status read_narrow_and_flash(struct mw_cost_ctx *ctx,
                            : status;
 }
 
+/* NAME.CLASS of the scale-up links where there is such a row. */
+static void read_domain_figures(struct mw_cost_ctx *ctx)
+{
+    const struct {
+        const char *name;
+        double *out;
+    } figures[] = {{"intra_ramp_s", &ctx->ramp_s},
+                   {"intra_ramp_bytes", &ctx->ramp_bytes},
+                   {"intra_pair_loss", &ctx->pair_loss},
+                   {"intra_quad_loss", &ctx->quad_loss},
+                   {"nvls_ratio", &ctx->nvls_ratio}};
+
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        char key[96];
+
+        snprintf(key, sizeof key, "%s.%s", figures[i].name,
+                 ctx->system->intra_class);
+        read_constant(ctx->db, key, figures[i].out, NULL);
+    }
+}
+
 static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
 {
     const char *text = mw_hwdb_machine(ctx->db, "insitu_factor");
@@ -221,6 +242,7 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
     set_domain(&made);
     status = read_constants(&made, err);
     read_sustained(&made);
+    read_domain_figures(&made);
     if (status == MW_OK) {
         status = read_narrow_and_flash(&made, err);
     }

@@ -58,6 +58,7 @@ const char *mw_case_stack_of(const struct mw_measured *r)
         {"nanotron", {"nanotron"}},
         {"internevo", {"InternEvo"}},
         {"torch-fsdp", {"FSDP", "torchtitan"}},
+        {"megatron-2021", {"vTrain"}},
         {"megatron-deepspeed", {"DeepSpeed"}},
         {"megatron-2021", {"Megatron"}}};
 
