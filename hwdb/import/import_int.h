@@ -100,6 +100,8 @@ void mw_import_take_quantise_off(struct mw_import *in);
 /* Sorts by (device, op, dtype, k, n, m, batch) and merges equal shapes to
  * their median; returns how many rows that took away. */
 size_t mw_import_sort(struct mw_import *in);
+/* Cuts sorted samples into sets, in in->arena; returns how many. */
+size_t mw_import_cut_sets(struct mw_import *in, struct mw_import_set **out);
 /* Marks the rows to keep and fills the errors. */
 enum mw_status mw_import_thin(const struct mw_import *in,
                               struct mw_import_set *set, double tolerance,

@@ -17,31 +17,6 @@
  * twice (5 %). */
 static const double tolerance = 0.03;
 
-bool mw_import_is_same_set(const struct mw_sample *a, const struct mw_sample *b)
-{
-    return a->gpu == b->gpu && strcmp(a->op, b->op) == 0 &&
-           strcmp(a->dtype, b->dtype) == 0;
-}
-
-/* Cuts the sorted samples into sets. */
-static size_t cut_sets(struct mw_import *in, struct mw_import_set **out)
-{
-    struct mw_samples *s = &in->samples;
-    size_t n = 0;
-    *out = mw_arena_alloc(in->arena, s->n + 1, sizeof **out);
-    for (size_t i = 0; i < s->n; i++) {
-        if (i == 0 || !mw_import_is_same_set(&s->v[i - 1], &s->v[i])) {
-            (*out)[n++] = (struct mw_import_set){.first = i};
-        }
-        (*out)[n - 1].n++;
-    }
-    for (size_t i = 0; i < n; i++) {
-        (*out)[i].is_kept =
-            mw_arena_alloc(in->arena, (*out)[i].n, sizeof *(*out)[i].is_kept);
-    }
-    return n;
-}
-
 static void print_set(const struct mw_import *in, const struct mw_import_set *s)
 {
     const struct mw_sample *first = &in->samples.v[s->first];
@@ -62,7 +37,7 @@ static enum mw_status run(struct mw_import *in, const char *out_dir,
     }
     size_t n_merged = mw_import_sort(in);
     mw_import_take_quantise_off(in);
-    size_t n = cut_sets(in, &sets);
+    size_t n = mw_import_cut_sets(in, &sets);
     for (size_t i = 0; status == MW_OK && i < n; i++) {
         status = mw_import_thin(in, &sets[i], tolerance, err);
         if (status == MW_OK) {

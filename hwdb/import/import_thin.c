@@ -82,6 +82,30 @@ size_t mw_import_sort(struct mw_import *in)
     return n_before - n;
 }
 
+bool mw_import_is_same_set(const struct mw_sample *a, const struct mw_sample *b)
+{
+    return a->gpu == b->gpu && strcmp(a->op, b->op) == 0 &&
+           strcmp(a->dtype, b->dtype) == 0;
+}
+
+size_t mw_import_cut_sets(struct mw_import *in, struct mw_import_set **out)
+{
+    struct mw_samples *s = &in->samples;
+    size_t n = 0;
+    *out = mw_arena_alloc(in->arena, s->n + 1, sizeof **out);
+    for (size_t i = 0; i < s->n; i++) {
+        if (i == 0 || !mw_import_is_same_set(&s->v[i - 1], &s->v[i])) {
+            (*out)[n++] = (struct mw_import_set){.first = i};
+        }
+        (*out)[n - 1].n++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        (*out)[i].is_kept =
+            mw_arena_alloc(in->arena, (*out)[i].n, sizeof *(*out)[i].is_kept);
+    }
+    return n;
+}
+
 /* ---- a set as the look-up sees it -------------------------------------------
  */
 
