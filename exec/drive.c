@@ -45,8 +45,7 @@ struct drive {
     struct mw_drive_result *out;
 };
 
-/* ---- set-up
- * --------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------- */
 static enum mw_status check_ranks(const struct drive *d)
 {
     int want = mw_layout_ranks(&d->plan.layout);
@@ -136,8 +135,7 @@ static enum mw_status agree(struct drive *d, enum mw_status st)
     return shared.status;
 }
 
-/* ---- steps
- * ---------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------- */
 /* Loss is reduced outside of what is timed: a real run logs it now and then. */
 static enum mw_status one_step(struct drive *d, int step)
 {
@@ -172,8 +170,7 @@ static enum mw_status train(struct drive *d)
     return MW_OK;
 }
 
-/* ---- clocks
- * ---------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------- */
 /* Wall duration of each timed step: from the first rank's begin to the last
  * rank's end. */
 static enum mw_status wall_steps(struct drive *d, double *out)
@@ -274,8 +271,7 @@ static enum mw_status measure(struct drive *d)
     return measure_all(d, &c);
 }
 
-/* ---- report
- * ---------------------------------------------------------------------- */
+/* ---- report ------------------------------------------------------------- */
 static enum mw_status gather_memory(struct drive *d)
 {
     struct mw_drive_result *r = d->out;
