@@ -52,7 +52,7 @@ static struct mw_kernel_rates rates_of(const struct mw_hwdb *db,
                                        const char *pass, const char *dtype)
 {
     struct mw_err err = {0};
-    struct mw_kernel_rates r;
+    struct mw_kernel_rates r = {0, 0, 0};
     const struct mw_gpu *gpu;
     if (mw_hwdb_gpu(db, device, &gpu, &err) != MW_OK ||
         mw_hwdb_kernel_rates(db, gpu, op, pass, dtype, &r, &err) != MW_OK) {
