@@ -195,8 +195,7 @@ static enum mw_status print_launch(const struct mw_launch *launch,
     return st;
 }
 
-/* ---- for people
- * ---------------------------------------------------------------- */
+/* ---- for people --------------------------------------------------------- */
 static double real(const json_t *o, const char *key)
 {
     const json_t *v = json_object_get(o, key);

@@ -25,8 +25,7 @@ enum mw_status mw_bench_kernels(const char *scenario, const char *path,
 enum mw_status mw_bench_comm(const char *scenario, const char *path,
                              struct mw_comm *world, struct mw_err *err);
 
-/* ---- shared
- * ------------------------------------------------------------------- */
+/* ---- shared ------------------------------------------------------------- */
 /*
  * Memory that operators are timed on: `next` returns pieces one after the
  * other and starts again at the end, so that a loop finds its operands no

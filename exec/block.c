@@ -124,8 +124,7 @@ static enum mw_status reduce_hidden(struct mw_exec *ex, const char *name,
     return mw_exec_tp_reduce(ex, name, buf, n, MW_REDUCE_SUM);
 }
 
-/* ---- forward
- * --------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------ */
 static enum mw_status attention_forward(struct mw_exec *ex,
                                         const struct mw_block *b,
                                         struct mw_block_fwd *f)
@@ -176,8 +175,7 @@ enum mw_status mw_block_forward(struct mw_exec *ex, const struct mw_block *b,
     return mlp_forward(ex, b, f, y);
 }
 
-/* ---- backward
- * --------------------------------------------------------------------- */
+/* ---- backward ----------------------------------------------------------- */
 /* dx = dy + norm'(dn) with x, the norm's input. */
 static void norm_backward(struct mw_exec *ex, const struct mw_dev_norm *norm,
                           void *dx, const void *dn, const void *dy)
@@ -252,8 +250,7 @@ enum mw_status mw_block_backward(struct mw_exec *ex, const struct mw_block *b,
     return attention_backward(ex, b, f, k, dx);
 }
 
-/* ---- weights
- * ------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------ */
 static void linear_weight(struct mw_exec *ex, const struct mw_linear *l,
                           const void *dy, const void *x, int n, int k)
 {

@@ -52,8 +52,7 @@ static void say(const struct calibration *c, const char *what)
     }
 }
 
-/* ---- the shipped scenario
- * --------------------------------------------------------- */
+/* ---- the shipped scenario ----------------------------------------------- */
 static const char *default_scenario(void)
 {
     static const char *const places[] = {
@@ -68,8 +67,7 @@ static int cluster_ranks(const struct calibration *c)
     return k->n_nodes * (k->gpus_per_node > 0 ? k->gpus_per_node : 1);
 }
 
-/* ---- parts
- * ------------------------------------------------------------------------ */
+/* ---- parts -------------------------------------------------------------- */
 static enum mw_status run_bench(struct calibration *c, const char *verb,
                                 int n_ranks, const char *out)
 {
@@ -189,8 +187,7 @@ static enum mw_status write_machine(struct calibration *c)
     return st;
 }
 
-/* ---- in-situ factor
- * ------------------------------------------------------------------ */
+/* ---- in-situ factor ----------------------------------------------------- */
 /* Two stages if the ranks allow it, the rest replicas, GPipe: an order that
  * the planner takes only when told to. */
 static enum mw_status make_plan(struct calibration *c)

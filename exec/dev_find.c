@@ -48,8 +48,7 @@ enum mw_status mw_dev_find(const char *backend, const struct mw_dev_ops **out,
                    backend);
 }
 
-/* ---- --slow
- * ------------------------------------------------------------------- */
+/* ---- --slow ------------------------------------------------------------- */
 static enum mw_status slow_one(char *item, struct mw_slow *out,
                                struct mw_err *err)
 {

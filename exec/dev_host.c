@@ -18,8 +18,7 @@
 static const float norm_eps = 1e-5f;
 static const float rotary_theta = 10000.0f;
 
-/* ---- slowing down
- * ------------------------------------------------------------ */
+/* ---- slowing down ------------------------------------------------------- */
 static int64_t slow_begin(const struct mw_dev *dev, enum mw_op_kind kind)
 {
     return dev->slow.factor[kind] > 1.0 ? mw_clock_thread_cpu_ns() : 0;
@@ -36,8 +35,7 @@ static void slow_end(const struct mw_dev *dev, enum mw_op_kind kind,
     }
 }
 
-/* ---- memory
- * ------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 static enum mw_status host_open(int local_rank, struct mw_dev **out,
                                 struct mw_err *err)
 {
@@ -96,8 +94,7 @@ static int64_t host_busy_ns(struct mw_dev *dev)
     return mw_clock_thread_cpu_ns();
 }
 
-/* ---- linear
- * ------------------------------------------------------------------- */
+/* ---- linear ------------------------------------------------------------- */
 static void host_linear_fwd(struct mw_dev *dev, void *y, const void *x,
                             const void *w, const void *bias, int m, int n,
                             int k)
@@ -132,8 +129,7 @@ static void host_bias_bwd(struct mw_dev *dev, float *db, const void *dy, int m,
     slow_end(dev, MW_OP_GEMM, t);
 }
 
-/* ---- norms
- * -------------------------------------------------------------------- */
+/* ---- norms -------------------------------------------------------------- */
 static void host_norm_fwd(struct mw_dev *dev, const struct mw_dev_norm *a,
                           void *y)
 {
@@ -175,8 +171,7 @@ static void host_norm_bwd_param(struct mw_dev *dev, const struct mw_dev_norm *a,
     slow_end(dev, MW_OP_NORM, t);
 }
 
-/* ---- activation, attention, rotary
- * -------------------------------------------- */
+/* ---- activation, attention, rotary -------------------------------------- */
 static void host_act_fwd(struct mw_dev *dev, bool is_gated, void *y,
                          const void *x, int rows, int width)
 {
@@ -249,8 +244,7 @@ static void host_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
     slow_end(dev, MW_OP_ROTARY, t);
 }
 
-/* ---- embedding and loss
- * --------------------------------------------------------- */
+/* ---- embedding and loss ------------------------------------------------- */
 static void host_embedding_fwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
                                void *y, const void *w)
 {
@@ -316,8 +310,7 @@ static void host_xent_bwd(struct mw_dev *dev, const struct mw_dev_xent *a,
     slow_end(dev, MW_OP_CROSS_ENTROPY, t);
 }
 
-/* ---- vectors
- * --------------------------------------------------------------------- */
+/* ---- vectors ------------------------------------------------------------ */
 static void host_add(struct mw_dev *dev, void *y, const void *x,
                      const void *bias, const void *residual, int rows,
                      int width)

@@ -45,8 +45,7 @@ void mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
     }
 }
 
-/* ---- head
- * ---------------------------------------------------------------------- */
+/* ---- head --------------------------------------------------------------- */
 static struct mw_dev_norm final_norm_arg(const struct mw_exec *ex,
                                          const struct mw_chunk *c,
                                          const struct mw_fwd *f)

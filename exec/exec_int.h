@@ -59,8 +59,7 @@ struct mw_chunk {
     struct mw_tensor head;
 };
 
-/* ---- activations
- * ------------------------------------------------------------- */
+/* ---- activations -------------------------------------------------------- */
 struct mw_block_fwd {
     void *x; /* input: the previous block's output */
     void *n1, *q, *kv, *att, *mid, *n2, *h1, *g;
@@ -121,8 +120,7 @@ struct mw_exec {
     size_t act_bytes, act_peak_bytes; /* fwd slabs in use */
 };
 
-/* ---- set-up
- * -------------------------------------------------------------------- */
+/* ---- set-up ------------------------------------------------------------- */
 /* Collective over `world`, which has the ranks of the layout. */
 enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
                             struct mw_comm *world, struct mw_dev *dev,
@@ -138,8 +136,7 @@ struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch);
 enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b);
 void mw_slabs_free(struct mw_exec *ex);
 
-/* ---- passes
- * --------------------------------------------------------------------- */
+/* ---- passes ------------------------------------------------------------- */
 /* Forward writes y; backward takes dy (the gradient at y), writes dx. */
 enum mw_status mw_block_forward(struct mw_exec *ex, const struct mw_block *b,
                                 struct mw_block_fwd *f, void *y);
@@ -167,8 +164,7 @@ void mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
 enum mw_status mw_exec_tp_reduce(struct mw_exec *ex, const char *name,
                                  void *buf, size_t n, enum mw_reduce op);
 
-/* ---- a step
- * -------------------------------------------------------------------- */
+/* ---- a step ------------------------------------------------------------- */
 /* Walks this stage's list: gradients of the step in g, losses in loss. */
 enum mw_status mw_exec_walk(struct mw_exec *ex);
 /* Sums tied gradients and, over DP, all gradients (all-reduce, or

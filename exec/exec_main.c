@@ -136,8 +136,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- outcome
- * --------------------------------------------------------------------- */
+/* ---- outcome ------------------------------------------------------------ */
 static enum mw_status write_result(const struct args *a, enum mw_status st,
                                    json_t *result, struct mw_err *err)
 {
@@ -179,8 +178,7 @@ static int report(const struct args *a, enum mw_status st, json_t *result,
     return mw_status_exit(st);
 }
 
-/* ---- verbs
- * ------------------------------------------------------------------------ */
+/* ---- verbs -------------------------------------------------------------- */
 static enum mw_status run_verb(struct args *a, struct mw_comm *world,
                                json_t **out, struct mw_err *err)
 {

@@ -31,8 +31,7 @@ int mw_job_first_layer(const struct mw_job *job, int virtual_stage)
     return first;
 }
 
-/* ---- what can be run
- * ---------------------------------------------------------- */
+/* ---- what can be run ---------------------------------------------------- */
 static enum mw_status lacks(struct mw_err *err, const char *what,
                             const char *instead)
 {
@@ -130,8 +129,7 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
     return st;
 }
 
-/* ---- the reference
- * --------------------------------------------------------------- */
+/* ---- the reference ------------------------------------------------------ */
 static bool is_weight_pass(const struct mw_slot *slot)
 {
     return slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW;

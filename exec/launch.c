@@ -51,8 +51,7 @@ void mw_launch_arg(struct mw_launch *launch, const char *arg)
     launch->args[n] = arg;
 }
 
-/* ---- finding programs
- * -------------------------------------------------------------- */
+/* ---- finding programs --------------------------------------------------- */
 static const char *find_in_path(struct mw_arena *arena, const char *name)
 {
     const char *path = getenv("PATH");
@@ -105,8 +104,7 @@ static enum mw_status find_programs(struct child *c, struct mw_err *err)
     return MW_OK;
 }
 
-/* ---- command line
- * ------------------------------------------------------------------- */
+/* ---- command line ------------------------------------------------------- */
 static bool is_oversubscribed(int n_ranks)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -175,8 +173,7 @@ static void build_environment(struct child *c)
     mw_array_push(&c->env, NULL);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------ */
+/* ---- running ------------------------------------------------------------ */
 static enum mw_status make_result_file(struct child *c, struct mw_err *err)
 {
     const char *dir = getenv("TMPDIR");
@@ -250,8 +247,7 @@ static enum mw_status run_child(struct child *c, int *out_wait,
     return st;
 }
 
-/* ---- outcome
- * -------------------------------------------------------------------------- */
+/* ---- outcome ------------------------------------------------------------ */
 /* Copies the line that begins at p, without trailing white space. */
 static void copy_line(char *out, size_t room, const char *p)
 {
@@ -360,8 +356,7 @@ enum mw_status mw_launch_run(const struct mw_launch *launch,
     return st;
 }
 
-/* ---- --print-launch
- * --------------------------------------------------------------------- */
+/* ---- --print-launch ----------------------------------------------------- */
 static void print_exec(const struct child *c, const struct mw_launch *launch,
                        struct mw_str *out)
 {

@@ -28,8 +28,7 @@ static void set_dims(struct mw_exec *ex)
     d->norm = m->norm;
 }
 
-/* ---- communicators
- * ------------------------------------------------------------- */
+/* ---- communicators ------------------------------------------------------ */
 static int stage_of(const struct mw_job *job, int virtual_stage)
 {
     return job->schedule->device[virtual_stage];
@@ -55,8 +54,7 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     return w->ops->split(w, color, ex->at.pp, &ex->ends, err);
 }
 
-/* ---- tensors
- * -------------------------------------------------------------------- */
+/* ---- tensors ------------------------------------------------------------ */
 static struct mw_tensor tensor_of(const struct mw_exec *ex,
                                   const struct mw_slice *s)
 {
@@ -155,8 +153,7 @@ static void make_chunks(struct mw_exec *ex)
     }
 }
 
-/* ---- memory
- * -------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 static float *flat(struct mw_exec *ex, size_t n)
 {
     return ex->dev->ops->alloc(ex->dev, n * sizeof(float));

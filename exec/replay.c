@@ -22,8 +22,7 @@ void mw_replay_busy(const struct mw_rec *rec, int step, double *out)
     mw_free(v);
 }
 
-/* ---- prices
- * -------------------------------------------------------------------- */
+/* ---- prices ------------------------------------------------------------- */
 static int stage_of_rank(const struct mw_exec *ex, int rank)
 {
     return mw_layout_coord(&ex->job->layout, rank).pp;
@@ -85,8 +84,7 @@ void mw_replay_costs(const struct mw_exec *ex, const struct mw_cost_ctx *ctx,
     }
 }
 
-/* ---- replay
- * --------------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------- */
 static struct mw_comm *group_of(const struct mw_exec *ex, enum mw_dim dim)
 {
     if (dim == MW_DIM_PP) {

@@ -30,8 +30,7 @@ static float *take_stats(struct carve *c, const struct mw_exec *ex, int per_row)
     return take(c, (size_t)ex->dims.rows * (size_t)per_row * sizeof(float));
 }
 
-/* ---- layouts
- * ------------------------------------------------------------------ */
+/* ---- layouts ------------------------------------------------------------ */
 static void lay_block_fwd(struct carve *c, const struct mw_exec *ex,
                           struct mw_block_fwd *f)
 {
@@ -114,8 +113,7 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     return c.at;
 }
 
-/* ---- pools
- * ----------------------------------------------------------------------- */
+/* ---- pools -------------------------------------------------------------- */
 static struct mw_fwd *fwd_new(struct mw_exec *ex, int chunk)
 {
     const struct mw_chunk *c = &ex->chunks[chunk];

@@ -27,8 +27,7 @@ static struct mw_rec_event collective(enum mw_span_kind span, const char *name,
                                  .coll = coll};
 }
 
-/* ---- tied embedding
- * -------------------------------------------------------------- */
+/* ---- tied embedding ----------------------------------------------------- */
 static enum mw_status reduce_tied(struct mw_exec *ex)
 {
     const struct mw_slice *head = mw_shards_find_tied(&ex->shards);
@@ -58,8 +57,7 @@ static enum mw_status reduce_tied(struct mw_exec *ex)
     return st;
 }
 
-/* ---- gradients over DP
- * ------------------------------------------------------------ */
+/* ---- gradients over DP -------------------------------------------------- */
 static enum mw_status reduce_dp(struct mw_exec *ex)
 {
     struct mw_comm *dp = ex->dp;
@@ -87,8 +85,7 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
     return ex->dp->size > 1 ? reduce_dp(ex) : MW_OK;
 }
 
-/* ---- optimizer
- * --------------------------------------------------------------------- */
+/* ---- optimizer ---------------------------------------------------------- */
 void mw_exec_owned(const struct mw_exec *ex, size_t *out_first, size_t *out_n)
 {
     size_t n = ex->shards.n_total;

@@ -56,8 +56,7 @@ void mw_reference_close(struct mw_reference *ref)
     *ref = (struct mw_reference){0};
 }
 
-/* ---- tolerances
- * ------------------------------------------------------------------ */
+/* ---- tolerances --------------------------------------------------------- */
 static double gradient_tolerance(const struct mw_layout *l, int step)
 {
     if (l->tp == 1 && l->dp == 1) {
@@ -71,8 +70,7 @@ static double loss_tolerance(const struct mw_layout *l)
     return l->tp == 1 && l->dp == 1 ? 0.0 : 2e-6;
 }
 
-/* ---- one tensor
- * ------------------------------------------------------------------- */
+/* ---- one tensor --------------------------------------------------------- */
 static const struct mw_slice *find_same(const struct mw_shards *shards,
                                         const struct mw_slice *s)
 {
@@ -122,8 +120,7 @@ static double slice_error(const struct mw_exec *ex, const struct mw_slice *s,
     return worst == 0.0 ? 0.0 : worst / (max > 0.0 ? max : 1.0);
 }
 
-/* ---- all ranks
- * ------------------------------------------------------------------- */
+/* ---- all ranks ---------------------------------------------------------- */
 struct finding {
     double error, tolerance;
     char tensor[MW_VERIFY_NAME_MAX];

@@ -92,8 +92,7 @@ static void copy_boundary(struct mw_exec *ex, void *dst, const void *src)
                        boundary_elems(ex) * ex->dev->elem_bytes);
 }
 
-/* ---- F
- * ----------------------------------------------------------------------- */
+/* ---- F ------------------------------------------------------------------ */
 static void fill_batch(struct mw_exec *ex, const struct mw_chunk *c,
                        struct mw_fwd *f)
 {
@@ -154,8 +153,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     return MW_OK;
 }
 
-/* ---- B
- * ------------------------------------------------------------------------ */
+/* ---- B ------------------------------------------------------------------ */
 /* Leaves dx for the chunk before, when that is on this device. */
 static void hand_back(struct mw_exec *ex, const struct mw_chunk *c,
                       const struct mw_bwd *b)
@@ -198,8 +196,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     return MW_OK;
 }
 
-/* ---- W
- * ------------------------------------------------------------------------- */
+/* ---- W ------------------------------------------------------------------ */
 static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
 {
     const struct mw_chunk *c = &ex->chunks[chunk];

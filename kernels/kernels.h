@@ -31,8 +31,7 @@ void mw_k_linear_bwd_weight(float *dw, float *db, const float *dy,
 /* db[n] += column sums of dy[m][n], rows in ascending order. */
 void mw_k_bias_bwd(float *db, const float *dy, int m, int n);
 
-/* ---- normalisation
- * ------------------------------------------------------------ */
+/* ---- normalisation ------------------------------------------------------ */
 /*
  * LayerNorm (Ba et al., 2016): y = gamma (x - mean) / sqrt(var + eps) + beta.
  * mean and rstd [rows] are kept for the backward pass. beta may be NULL.
@@ -58,8 +57,7 @@ void mw_k_rmsnorm_bwd_input(float *dx, const float *residual, const float *dy,
 void mw_k_rmsnorm_bwd_param(float *dgamma, const float *dy, const float *x,
                             const float *rstd, int rows, int width);
 
-/* ---- activations
- * ------------------------------------------------------------------ */
+/* ---- activations -------------------------------------------------------- */
 /* GELU, tanh form (Hendrycks and Gimpel, 2016):
  * 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
 void mw_k_gelu_fwd(float *y, const float *x, size_t n);
@@ -71,8 +69,7 @@ void mw_k_swiglu_fwd(float *y, const float *x, int rows, int f);
 void mw_k_swiglu_bwd(float *dx, const float *dy, const float *x, int rows,
                      int f);
 
-/* ---- attention
- * ---------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------- */
 /*
  * Causal attention with grouped queries (MHA when n_kv_heads = n_heads).
  * Rows are tokens, n_seqs * seq of them; q rows hold n_heads heads side by
@@ -112,8 +109,7 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
 void mw_k_rotary(float *x, int rows, int ld, int seq, int n_heads, int head_dim,
                  float theta, int sign);
 
-/* ---- embedding
- * ------------------------------------------------------------------------- */
+/* ---- embedding ---------------------------------------------------------- */
 /*
  * y[r] = w[token[r] - first] when the token is in [first, first + n_local),
  * zero otherwise: the shard of a vocabulary-parallel table.
@@ -127,8 +123,7 @@ void mw_k_position_fwd(float *y, const float *w, int rows, int width, int seq);
 void mw_k_position_bwd(float *dw, const float *dy, int rows, int width,
                        int seq);
 
-/* ---- cross-entropy over a (shard of a) vocabulary
- * ------------------------------------ */
+/* ---- cross-entropy over a (shard of a) vocabulary ----------------------- */
 /*
  * In three steps, so that shards can reduce in between:
  *   max over n -> [all-reduce max] -> sum of exp(l - max), target logit - max

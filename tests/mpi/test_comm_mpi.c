@@ -124,8 +124,7 @@ static void a_bad_peer_is_an_error(void **state)
     assert_non_null(strstr(err.text, "MPI_Recv"));
 }
 
-/* ---- replay
- * ----------------------------------------------------------------------- */
+/* ---- replay ------------------------------------------------------------- */
 /*
  * Seconds.          rank 0                      rank 1 (and further ones)
  *   compute         0 .. 3                      0 .. 1

@@ -132,8 +132,7 @@ static void wrong_loss_is_found(void **state)
     close_case(&o);
 }
 
-/* ---- refusals
- * ------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------- */
 static void wrong_number_of_ranks(void **state)
 {
     (void)state;
@@ -167,8 +166,7 @@ static void cuda_without_a_module(void **state)
     assert_non_null(strstr(err.text, "cuda backend is not available"));
 }
 
-/* ---- slowing
- * ----------------------------------------------------------------------- */
+/* ---- slowing ------------------------------------------------------------ */
 static double virtual_step(const struct mw_slow *slow)
 {
     const struct matrix_case c = {.tp = 1, .pp = 2, .dp = 1, .micro_batch = 4};

@@ -77,8 +77,7 @@ static void refusals(void **state)
     check_refused("gpt-small", "fp32", &l, "bidirectional");
 }
 
-/* ---- reference
- * ------------------------------------------------------------------ */
+/* ---- reference ---------------------------------------------------------- */
 struct folded {
     struct mw_scenario s;
     struct mw_plan plan;
@@ -150,8 +149,7 @@ static void reference_keeps_the_order_of_sums(void **state)
     unfold(&f);
 }
 
-/* ---- --slow
- * --------------------------------------------------------------------- */
+/* ---- --slow ------------------------------------------------------------- */
 static void slow_reads_kinds(void **state)
 {
     (void)state;

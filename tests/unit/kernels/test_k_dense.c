@@ -176,8 +176,7 @@ static void norm_adds_residual(void **state)
     }
 }
 
-/* ---- activations
- * --------------------------------------------------------------- */
+/* ---- activations -------------------------------------------------------- */
 static void fast_exp_and_tanh(void **state)
 {
     (void)state;

@@ -137,8 +137,7 @@ static void positions_repeat_per_sequence(void **state)
     assert_memory_equal(dw, want_dw, sizeof dw);
 }
 
-/* ---- vectors
- * ------------------------------------------------------------------ */
+/* ---- vectors ------------------------------------------------------------ */
 static void add_with_and_without_bias(void **state)
 {
     (void)state;
