@@ -4,6 +4,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/rand.h"
+#include "sim/coll/coll_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -185,14 +186,12 @@ enum mw_status mw_moe_table_load(const struct mw_hwdb *db,
 #undef NUM
     struct mw_moe_table *t = mw_calloc(1, sizeof *t);
     struct mw_csv csv;
-    char path[1024];
+    char path[MW_COLL_PATH_MAX];
     void *rows = NULL;
-    (void)db;
-    const char *env = getenv("MESHWRIGHT_DATA");
-    snprintf(path, sizeof path, "%s/coll_moe.csv",
-             env && *env ? env : MW_COLL_SOURCE_DIR);
-    if (!mw_file_exists(path)) {
-        snprintf(path, sizeof path, "%s/coll_moe.csv", MW_COLL_INSTALL_DIR);
+    const char *overlay = mw_hwdb_overlay_dir(db);
+    snprintf(path, sizeof path, "%s/coll_moe.csv", overlay ? overlay : "");
+    if (!overlay || !mw_file_exists(path)) {
+        coll_data_path("coll_moe.csv", path);
     }
     mw_arena_init(&t->arena);
     enum mw_status s = mw_csv_load(path, &t->arena, &csv, err);

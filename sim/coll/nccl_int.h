@@ -81,6 +81,23 @@ struct nccl_system {
     float max_bw, total_bw;
 };
 
+struct mw_xml;
+struct mw_nccl_machine {
+    struct mw_arena arena;
+    struct mw_xml *root;
+    struct nccl_system *sys; /* with network and paths, for questions */
+};
+
+/* floor(log2 v); 0 for 0. */
+static inline int nccl_log2(uint64_t v)
+{
+    int n = 0;
+    while (v >>= 1) {
+        n++;
+    }
+    return n;
+}
+
 /* Builds the graph (without NET nodes unless with_net) and all paths. */
 enum mw_status nccl_system_build(const struct mw_nccl_machine *machine,
                                  bool with_net, const struct mw_nccl_opts *opts,
@@ -119,6 +136,22 @@ float nccl_nvlink_bw(int sm);
 /* One graph by search; graph->pattern, min/max_channels and collnet given. */
 void nccl_search_graph(struct nccl_system *sys, const struct mw_nccl_opts *opts,
                        struct mw_nccl_graph *graph);
+/* State of one recursion. */
+struct nccl_walk {
+    struct nccl_system *sys;
+    struct mw_nccl_graph *graph, *best;
+    int back_to_net,
+        back_to_first; /* GPU step at which to go back; -1: never */
+};
+/* -1: none has that rank. */
+int nccl_gpu_of_rank(const struct nccl_system *sys, int rank);
+/* GPUs to go to from a GPU, best first; returns how many. sort_net: 1 nearest
+ * to the NIC first, -1 farthest, 0 the NIC is no matter. */
+int nccl_next_gpus(const struct nccl_walk *w, int gpu, int sort_net,
+                   uint8_t *next);
+/* NICs to start from (of one GPU: only >= 0), best first. */
+int nccl_select_nets(const struct nccl_walk *w, int only,
+                     int16_t nets[MW_NCCL_NICS_MAX]);
 /* One recursion of the search from `graph` into `best` within *time steps. */
 void nccl_search_try(struct nccl_system *sys, struct mw_nccl_graph *graph,
                      struct mw_nccl_graph *best, int *time);

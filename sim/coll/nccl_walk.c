@@ -19,15 +19,9 @@
 
 enum order { ORDER_FREE, ORDER_PCI, ORDER_REPLAY };
 
-struct walk {
-    struct nccl_system *sys;
-    struct mw_nccl_graph *graph, *best;
-    int back_to_net,
-        back_to_first; /* GPU step at which to go back; -1: never */
-};
-
-static void walk_gpu(const struct walk *w, int gpu, int step, int back_to_net,
-                     int back_to_first, enum order order, int *time);
+static void walk_gpu(const struct nccl_walk *w, int gpu, int step,
+                     int back_to_net, int back_to_first, enum order order,
+                     int *time);
 
 static float minus_rounded(float a, float b)
 {
@@ -89,7 +83,7 @@ static bool is_tree(enum mw_nccl_pattern p)
 
 /* Goes from one device to another, mult channels wide (negative: undo).
  * True when the way is allowed and has the bandwidth. */
-static bool go(const struct walk *w, enum nccl_node_type t1, int i1,
+static bool go(const struct nccl_walk *w, enum nccl_node_type t1, int i1,
                enum nccl_node_type t2, int i2, float mult)
 {
     struct nccl_system *sys = w->sys;
@@ -115,223 +109,9 @@ static bool go(const struct walk *w, enum nccl_node_type t1, int i1,
     return true;
 }
 
-static int gpu_of_rank(const struct nccl_system *sys, int rank)
-{
-    for (int g = 0; g < sys->count[NODE_GPU]; g++) {
-        if (nccl_at(sys, NODE_GPU, g)->rank == rank) {
-            return g;
-        }
-    }
-    return -1;
-}
-
-/* ---- which GPU next ---- */
-
-struct score {
-    int gpu;
-    int start, intra_hops, intra_bw, inter_hops, inter_pci_bw, inter_bw;
-};
-
-static int by_score(const void *a, const void *b)
-{
-    const struct score *x = a, *y = b;
-    int d = y->inter_bw - x->inter_bw;
-    d = d ? d : y->inter_pci_bw - x->inter_pci_bw;
-    d = d ? d : x->inter_hops - y->inter_hops;
-    d = d ? d : y->intra_bw - x->intra_bw;
-    d = d ? d : x->intra_hops - y->intra_hops;
-    return d ? d : x->start - y->start;
-}
-
-static int pci_bw_of(const struct nccl_system *sys, int gpu)
-{
-    int at = sys->of[NODE_GPU][gpu];
-    const struct nccl_node *n = &sys->node[at];
-    for (size_t l = 0; l < n->links.n; l++) {
-        if (n->links.v[l].type != LINK_PCI) {
-            continue;
-        }
-        const struct nccl_node *up = &sys->node[n->links.v[l].rem];
-        for (size_t k = 0; k < up->links.n; k++) {
-            if (up->links.v[k].rem == at) {
-                float bw = n->links.v[l].bw < up->links.v[k].bw
-                               ? n->links.v[l].bw
-                               : up->links.v[k].bw;
-                return (int)bw;
-            }
-        }
-    }
-    return -1;
-}
-
-static bool all_alike(const struct score *s, int n)
-{
-    for (int i = 1; i < n; i++) {
-        if (s[i].intra_bw != s[0].intra_bw ||
-            s[i].intra_hops != s[0].intra_hops) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Behind an NVSwitch only the neighbours in index are tried. */
-static int keep_neighbours(const struct walk *w, int gpu, uint8_t *next,
-                           int count)
-{
-    int n = w->sys->count[NODE_GPU];
-    int prev = (gpu - 1 + n) % n, succ = (gpu + 1) % n;
-    int first[2] = {succ, prev};
-    int n_first = 1, n_kept = 0;
-    if (w->graph->pattern == MW_PATTERN_RING) {
-        n_first = 2;
-    } else if (w->graph->pattern == MW_PATTERN_SPLIT_TREE ||
-               w->graph->pattern == MW_PATTERN_BALANCED_TREE) {
-        first[0] = prev;
-        first[1] = succ;
-        n_first = 2;
-    }
-    if (succ == prev) {
-        n_first = 1;
-    }
-    for (int k = 0; k < n_first; k++) {
-        int i = 0;
-        while (i < count && next[i] != first[k]) {
-            i++;
-        }
-        if (i < count) {
-            for (; i > 0; i--) {
-                next[i] = next[i - 1];
-            }
-            next[0] = (uint8_t)first[k];
-            n_kept++;
-        }
-    }
-    return n_kept;
-}
-
-/* sort_net: 1 nearest to the NIC first, -1 farthest, 0 the NIC is no matter. */
-static int next_gpus(const struct walk *w, int gpu, int sort_net, uint8_t *next)
-{
-    const struct nccl_system *sys = w->sys;
-    uint64_t flag = UINT64_C(1) << w->graph->n_channels;
-    int n = sys->count[NODE_GPU], count = 0;
-    struct score score[MW_NCCL_GPUS_MAX];
-    const struct nccl_path *nets =
-        sort_net
-            ? nccl_at(sys, NODE_NET, w->graph->inter[2 * w->graph->n_channels])
-                  ->paths[NODE_GPU]
-            : NULL;
-    const struct nccl_path *paths =
-        nccl_at(sys, NODE_GPU, gpu)->paths[NODE_GPU];
-    for (int i = 1; i < n; i++) {
-        int g = (gpu + i) % n;
-        if (paths[g].count == 0 || nccl_at(sys, NODE_GPU, g)->used & flag) {
-            continue;
-        }
-        struct score s = {.gpu = g,
-                          .start = i,
-                          .intra_hops = paths[g].count,
-                          .intra_bw = (int)paths[g].bw};
-        if (nets) {
-            s.inter_hops = nets[g].count;
-            s.inter_pci_bw = pci_bw_of(sys, g);
-            s.inter_bw = (int)nets[g].bw;
-        }
-        score[count++] = s;
-    }
-    qsort(score, (size_t)count, sizeof score[0], by_score);
-    bool reverse = sort_net == -1 && all_alike(score, count);
-    for (int i = 0; i < count; i++) {
-        next[i] = (uint8_t)score[reverse ? count - 1 - i : i].gpu;
-    }
-    return sys->count[NODE_NVS] > 0 ? keep_neighbours(w, gpu, next, count)
-                                    : count;
-}
-
-/* ---- NICs in the order they are tried ---- */
-
-static void add_once(int16_t *list, int *n, int value)
-{
-    for (int i = 0; i < *n; i++) {
-        if (list[i] == value) {
-            return;
-        }
-    }
-    list[(*n)++] = (int16_t)value;
-}
-
-/* GPU by GPU, all channels of it. */
-static void preferred_by_gpu(const struct nccl_system *sys, int only,
-                             int16_t *nets, int *n)
-{
-    for (int g = 0; g < sys->count[NODE_GPU]; g++) {
-        if (only >= 0 && only != g) {
-            continue;
-        }
-        int first = -1;
-        for (int c = 0; c < MW_NCCL_CHANNELS_MAX; c++) {
-            int net = nccl_local_net(sys, g, c);
-            if (net < 0 || (c > 0 && net == first)) {
-                break;
-            }
-            first = c == 0 ? net : first;
-            add_once(nets, n, net);
-        }
-    }
-}
-
-/* Channel by channel over the GPUs: NVLink domains of several hosts. */
-static void preferred_by_channel(const struct nccl_system *sys, int only,
-                                 int16_t *nets, int *n)
-{
-    int first[MW_NCCL_GPUS_MAX];
-    bool is_done[MW_NCCL_GPUS_MAX] = {false};
-    for (int c = 0; c < MW_NCCL_CHANNELS_MAX; c++) {
-        for (int g = 0; g < sys->count[NODE_GPU]; g++) {
-            if ((only >= 0 && only != g) || is_done[g]) {
-                continue;
-            }
-            int net = nccl_local_net(sys, g, c);
-            if (net < 0 || (c > 0 && net == first[g])) {
-                is_done[g] = true;
-                continue;
-            }
-            first[g] = c == 0 ? net : first[g];
-            add_once(nets, n, net);
-        }
-    }
-}
-
-static int select_nets(const struct walk *w, int only,
-                       int16_t nets[MW_NCCL_NICS_MAX])
-{
-    const struct nccl_system *sys = w->sys;
-    int n = 0;
-    if (sys->n_hosts > 1) {
-        preferred_by_channel(sys, only, nets, &n);
-    } else {
-        preferred_by_gpu(sys, only, nets, &n);
-    }
-    for (int t = 0; t <= w->graph->type_inter; t++) {
-        for (int g = 0; g < sys->count[NODE_GPU]; g++) {
-            if (only >= 0 && only != g) {
-                continue;
-            }
-            for (int k = 0;
-                 k < sys->count[NODE_NET] && k < MW_NCCL_CHANNELS_MAX; k++) {
-                if (nccl_path_to(sys, NODE_GPU, g, NODE_NET, k)->type == t) {
-                    add_once(nets, &n, k);
-                }
-            }
-        }
-    }
-    return n;
-}
-
 /* ---- steps ---- */
 
-static bool is_better(const struct walk *w)
+static bool is_better(const struct nccl_walk *w)
 {
     const struct mw_nccl_graph *g = w->graph, *ref = w->best;
     if (g->n_channels < g->min_channels) {
@@ -351,7 +131,7 @@ static bool is_better(const struct walk *w)
 }
 
 /* A whole channel was found. */
-static void walk_done(const struct walk *w, int *time)
+static void walk_done(const struct nccl_walk *w, int *time)
 {
     w->graph->n_channels++;
     if (is_better(w)) {
@@ -366,7 +146,7 @@ static void walk_done(const struct walk *w, int *time)
     w->graph->n_channels--;
 }
 
-static void try_gpu(const struct walk *w, int step, int back_to_net,
+static void try_gpu(const struct nccl_walk *w, int step, int back_to_net,
                     int back_to_first, enum order order, int *time,
                     enum nccl_node_type type, int index, int gpu)
 {
@@ -384,14 +164,14 @@ static void try_gpu(const struct walk *w, int step, int back_to_net,
     }
 }
 
-static void back_to_nic(const struct walk *w, int gpu, int step,
+static void back_to_nic(const struct nccl_walk *w, int gpu, int step,
                         int back_to_first, enum order order, int *time)
 {
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     int c = graph->n_channels;
     int16_t nets[MW_NCCL_NICS_MAX];
-    int n_nets = select_nets(w, gpu, nets);
+    int n_nets = nccl_select_nets(w, gpu, nets);
     const struct nccl_node *start = nccl_at(sys, NODE_NET, graph->inter[2 * c]);
     for (int i = 0; i < n_nets; i++) {
         const struct nccl_node *net = nccl_at(sys, NODE_NET, nets[i]);
@@ -433,7 +213,7 @@ static void back_to_nic(const struct walk *w, int gpu, int step,
 }
 
 /* The switch must carry one share to and from every GPU, two for the head. */
-static void try_nvls(const struct walk *w, int head, int *time)
+static void try_nvls(const struct nccl_walk *w, int head, int *time)
 {
     int n = w->sys->count[NODE_GPU];
     int down = 0, up = 0;
@@ -460,7 +240,7 @@ static void try_nvls(const struct walk *w, int head, int *time)
 }
 
 /* The head must reach every other GPU, each with its share, both ways. */
-static void try_collnet_direct(const struct walk *w, int head, int *time)
+static void try_collnet_direct(const struct nccl_walk *w, int head, int *time)
 {
     int n = w->sys->count[NODE_GPU];
     float share = (float)(1.0 / (double)(float)(n - 1));
@@ -494,14 +274,14 @@ static void try_collnet_direct(const struct walk *w, int head, int *time)
 }
 
 /* GPU at a step of the channel before. */
-static int replayed(const struct walk *w, int step)
+static int replayed(const struct nccl_walk *w, int step)
 {
     int n = w->sys->count[NODE_GPU];
-    return gpu_of_rank(w->sys,
-                       w->graph->intra[(w->graph->n_channels - 1) * n + step]);
+    return nccl_gpu_of_rank(
+        w->sys, w->graph->intra[(w->graph->n_channels - 1) * n + step]);
 }
 
-static void to_next_gpu(const struct walk *w, int gpu, int step,
+static void to_next_gpu(const struct nccl_walk *w, int gpu, int step,
                         int back_to_net, int back_to_first, enum order order,
                         int *time)
 {
@@ -513,7 +293,7 @@ static void to_next_gpu(const struct walk *w, int gpu, int step,
         next[0] = (uint8_t)replayed(w, step + 1);
     } else {
         int sort = back_to_net == -1 ? 0 : back_to_net == step + 1 ? 1 : -1;
-        count = next_gpus(w, gpu, sort, next);
+        count = nccl_next_gpus(w, gpu, sort, next);
     }
     for (int i = 0; i < count; i++) {
         try_gpu(w, step + 1, back_to_net, back_to_first, order, time, NODE_GPU,
@@ -521,8 +301,9 @@ static void to_next_gpu(const struct walk *w, int gpu, int step,
     }
 }
 
-static void walk_gpu(const struct walk *w, int gpu, int step, int back_to_net,
-                     int back_to_first, enum order order, int *time)
+static void walk_gpu(const struct nccl_walk *w, int gpu, int step,
+                     int back_to_net, int back_to_first, enum order order,
+                     int *time)
 {
     if (*time <= 0) {
         return;
@@ -547,7 +328,8 @@ static void walk_gpu(const struct walk *w, int gpu, int step, int back_to_net,
     } else if (step < n - 1) {
         to_next_gpu(w, gpu, step, back_to_net, back_to_first, order, time);
     } else if (step == back_to_first) {
-        int first = gpu_of_rank(w->sys, graph->intra[graph->n_channels * n]);
+        int first =
+            nccl_gpu_of_rank(w->sys, graph->intra[graph->n_channels * n]);
         if (go(w, NODE_GPU, gpu, NODE_GPU, first, 1)) {
             walk_gpu(w, first, step + 1, back_to_net, -1, order, time);
             go(w, NODE_GPU, gpu, NODE_GPU, first, -1);
@@ -572,7 +354,8 @@ static void charge_port(const struct nccl_system *sys,
 
 /* NVLS and CollNetDirect: the NIC's own GPU becomes a head, once. True when
  * it was tried. */
-static bool start_head(const struct walk *w, int n_nets, int net, int *time)
+static bool start_head(const struct nccl_walk *w, int n_nets, int net,
+                       int *time)
 {
     struct mw_nccl_graph *graph = w->graph;
     int n = w->sys->count[NODE_GPU];
@@ -591,7 +374,7 @@ static bool start_head(const struct walk *w, int n_nets, int net, int *time)
     return true;
 }
 
-static void start_chain(const struct walk *w, int net, int *time)
+static void start_chain(const struct nccl_walk *w, int net, int *time)
 {
     const struct mw_nccl_graph *graph = w->graph;
     if (graph->n_channels > 0 && graph->same_channels == 1) {
@@ -622,13 +405,13 @@ static void start_chain(const struct walk *w, int net, int *time)
     }
 }
 
-static void start_from_nic(const struct walk *w, int *time)
+static void start_from_nic(const struct nccl_walk *w, int *time)
 {
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     const int bw = (int)graph->bw_inter; /* NCCL counts whole GB/s here */
     int16_t nets[MW_NCCL_NICS_MAX];
-    int n_nets = select_nets(w, -1, nets);
+    int n_nets = nccl_select_nets(w, -1, nets);
     bool heads = graph->pattern == MW_PATTERN_NVLS ||
                  graph->pattern == MW_PATTERN_COLLNET_DIRECT;
     bool found = false;
@@ -653,7 +436,7 @@ static void start_from_nic(const struct walk *w, int *time)
     }
 }
 
-static void start_inside(const struct walk *w, int *time)
+static void start_inside(const struct nccl_walk *w, int *time)
 {
     const struct mw_nccl_graph *graph = w->graph;
     if (graph->pattern == MW_PATTERN_NVLS) {
@@ -676,11 +459,11 @@ static void start_inside(const struct walk *w, int *time)
 void nccl_search_try(struct nccl_system *sys, struct mw_nccl_graph *graph,
                      struct mw_nccl_graph *best, int *time)
 {
-    struct walk w = {.sys = sys,
-                     .graph = graph,
-                     .best = best,
-                     .back_to_net = -1,
-                     .back_to_first = -1};
+    struct nccl_walk w = {.sys = sys,
+                          .graph = graph,
+                          .best = best,
+                          .back_to_net = -1,
+                          .back_to_first = -1};
     int last = sys->count[NODE_GPU] - 1;
     bool is_ring = graph->pattern == MW_PATTERN_RING;
     if (sys->count[NODE_NET] > 0) {

@@ -7,7 +7,7 @@
  * 2009. All-pairs: the one- and two-shot all-reduce of inference engines
  * (TensorRT-LLM, vLLM), which read peers' buffers directly.
  */
-#include "sim/coll/program.h"
+#include "sim/coll/prog_int.h"
 
 #include "sim/coll/nccl.h"
 
@@ -37,19 +37,6 @@ const char *mw_prog_op_name(enum mw_prog_op op)
     return op_names[op];
 }
 
-/* Lanes and steps are collected here and copied into the arena at the end. */
-struct draft_lane {
-    int send, recv, channel;
-    MW_ARRAY(struct mw_prog_step) step;
-};
-struct draft {
-    const struct mw_prog_spec *spec;
-    struct mw_prog *prog;
-    int n, chunks;                      /* of the buffer */
-    MW_ARRAY(struct draft_lane) * lane; /* per rank */
-    struct mw_err *err;
-};
-
 static int pow2_floor(int v)
 {
     int p = 1;
@@ -59,19 +46,19 @@ static int pow2_floor(int v)
     return p;
 }
 
-/* A new lane of a rank; returns its number. */
-static int add_lane(struct draft *d, int rank, int send, int recv, int channel)
+int prog_add_lane(struct prog_draft *d, int rank, int send, int recv,
+                  int channel)
 {
-    struct draft_lane l = {.send = send, .recv = recv, .channel = channel};
+    struct prog_draft_lane l = {.send = send, .recv = recv, .channel = channel};
     mw_array_push(&d->lane[rank], l);
     return (int)d->lane[rank].n - 1;
 }
 
-static struct mw_prog_step *add_step(struct draft *d, int rank, int lane,
-                                     enum mw_prog_kind kind, int src, int dst,
-                                     int count)
+struct mw_prog_step *prog_add_step(struct prog_draft *d, int rank, int lane,
+                                   enum mw_prog_kind kind, int src, int dst,
+                                   int count)
 {
-    struct draft_lane *l = &d->lane[rank].v[lane];
+    struct prog_draft_lane *l = &d->lane[rank].v[lane];
     struct mw_prog_step s = {.kind = (uint8_t)kind,
                              .src = src,
                              .dst = dst,
@@ -82,37 +69,33 @@ static struct mw_prog_step *add_step(struct draft *d, int rank, int lane,
     return &l->step.v[l->step.n - 1];
 }
 
-static int mod(int a, int n)
-{
-    return (a % n + n) % n;
-}
-
 /* ---- rings ---- */
 
-static void ring(struct draft *d, const int *order, int n, int first_chunk,
+static void ring(struct prog_draft *d, const int *order, int n, int first_chunk,
                  int per_block, bool reduce, bool gather)
 {
     for (int i = 0; i < n; i++) {
         int r = order[i];
-        int lane =
-            add_lane(d, r, order[mod(i + 1, n)], order[mod(i - 1, n)], 0);
+        int lane = prog_add_lane(d, r, order[prog_mod(i + 1, n)],
+                                 order[prog_mod(i - 1, n)], 0);
         int base = first_chunk;
         for (int s = 0; reduce && s < n - 1; s++) {
-            add_step(d, r, lane, MW_STEP_SEND,
-                     base + mod(i - s - 1, n) * per_block, 0, per_block);
-            add_step(d, r, lane, MW_STEP_RECV_REDUCE, 0,
-                     base + mod(i - s - 2, n) * per_block, per_block);
+            prog_add_step(d, r, lane, MW_STEP_SEND,
+                          base + prog_mod(i - s - 1, n) * per_block, 0,
+                          per_block);
+            prog_add_step(d, r, lane, MW_STEP_RECV_REDUCE, 0,
+                          base + prog_mod(i - s - 2, n) * per_block, per_block);
         }
         for (int s = 0; gather && s < n - 1; s++) {
-            add_step(d, r, lane, MW_STEP_SEND, base + mod(i - s, n) * per_block,
-                     0, per_block);
-            add_step(d, r, lane, MW_STEP_RECV, 0,
-                     base + mod(i - s - 1, n) * per_block, per_block);
+            prog_add_step(d, r, lane, MW_STEP_SEND,
+                          base + prog_mod(i - s, n) * per_block, 0, per_block);
+            prog_add_step(d, r, lane, MW_STEP_RECV, 0,
+                          base + prog_mod(i - s - 1, n) * per_block, per_block);
         }
     }
 }
 
-static void build_ring(struct draft *d)
+static void build_ring(struct prog_draft *d)
 {
     int *order = mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *order);
     for (int i = 0; i < d->n; i++) {
@@ -122,20 +105,22 @@ static void build_ring(struct draft *d)
     if (op == MW_PROG_BROADCAST || op == MW_PROG_REDUCE) {
         /* A pipeline from (to) the root: chunk after chunk. */
         for (int i = 0; i < d->n; i++) {
-            int r = mod(d->spec->root + i, d->n);
+            int r = prog_mod(d->spec->root + i, d->n);
             bool up = op == MW_PROG_REDUCE;
-            int next = i + 1 < d->n ? mod(r + 1, d->n) : -1;
-            int prev = i > 0 ? mod(r - 1, d->n) : -1;
-            int lane = add_lane(d, r, up ? prev : next, up ? next : prev, 0);
+            int next = i + 1 < d->n ? prog_mod(r + 1, d->n) : -1;
+            int prev = i > 0 ? prog_mod(r - 1, d->n) : -1;
+            int lane =
+                prog_add_lane(d, r, up ? prev : next, up ? next : prev, 0);
             bool recv = up ? next >= 0 : prev >= 0;
             bool send = up ? prev >= 0 : next >= 0;
             for (int c = 0; c < d->chunks; c++) {
                 if (recv) {
-                    add_step(d, r, lane,
-                             up ? MW_STEP_RECV_REDUCE : MW_STEP_RECV, 0, c, 1);
+                    prog_add_step(d, r, lane,
+                                  up ? MW_STEP_RECV_REDUCE : MW_STEP_RECV, 0, c,
+                                  1);
                 }
                 if (send) {
-                    add_step(d, r, lane, MW_STEP_SEND, c, 0, 1);
+                    prog_add_step(d, r, lane, MW_STEP_SEND, c, 0, 1);
                 }
             }
         }
@@ -145,170 +130,9 @@ static void build_ring(struct draft *d)
          op != MW_PROG_REDUCE_SCATTER);
 }
 
-/* ---- trees ---- */
-
-/* Chunks [first, first + count) up a tree and down again; one lane per edge
- * and direction. parent[r] -1: root. */
-static void tree_up_down(struct draft *d, const int *parent, int first,
-                         int count, bool up, bool down, int channel)
-{
-    int n = d->n;
-    for (int r = 0; r < n; r++) {
-        int kids[64], lanes[64], n_kids = 0;
-        for (int k = 0; k < n && n_kids < 64; k++) {
-            if (parent[k] == r) {
-                kids[n_kids++] = k;
-            }
-        }
-        int up_lane = -1;
-        for (int i = 0; up && i < n_kids; i++) {
-            lanes[i] = add_lane(d, r, -1, kids[i], channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s = add_step(
-                    d, r, lanes[i], MW_STEP_RECV_REDUCE, 0, first + c, 1);
-                if (i >
-                    0) { /* children in turn: sums of one chunk one by one */
-                    s->dep_lane = lanes[i - 1];
-                    s->dep_step = c;
-                }
-            }
-        }
-        if (up && parent[r] >= 0) {
-            up_lane = add_lane(d, r, parent[r], -1, channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s =
-                    add_step(d, r, up_lane, MW_STEP_SEND, first + c, 0, 1);
-                if (n_kids > 0) {
-                    s->dep_lane = lanes[n_kids - 1];
-                    s->dep_step = c;
-                }
-            }
-        }
-        int recv_lane = -1;
-        if (down && parent[r] >= 0) {
-            recv_lane = add_lane(d, r, -1, parent[r], channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s =
-                    add_step(d, r, recv_lane, MW_STEP_RECV, 0, first + c, 1);
-                if (up_lane >= 0) {
-                    s->dep_lane = up_lane;
-                    s->dep_step = c;
-                }
-            }
-        }
-        for (int i = 0; down && i < n_kids; i++) {
-            int lane = add_lane(d, r, kids[i], -1, channel);
-            int wait = recv_lane >= 0 ? recv_lane : up ? lanes[n_kids - 1] : -1;
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s =
-                    add_step(d, r, lane, MW_STEP_SEND, first + c, 0, 1);
-                s->dep_lane = wait;
-                s->dep_step = wait >= 0 ? c : -1;
-            }
-        }
-    }
-}
-
-/* Binomial tree: parent clears the lowest set bit, relative to the root. */
-static void build_tree(struct draft *d)
-{
-    int *parent = mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *parent);
-    for (int i = 0; i < d->n; i++) {
-        int v = i & (i - 1);
-        parent[mod(i + d->spec->root, d->n)] =
-            i == 0 ? -1 : mod(v + d->spec->root, d->n);
-    }
-    enum mw_prog_op op = d->spec->op;
-    tree_up_down(d, parent, 0, d->chunks,
-                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_REDUCE,
-                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_BROADCAST, 0);
-}
-
-static void build_double_tree(struct draft *d)
-{
-    int half = d->chunks / 2;
-    for (int t = 0; t < 2; t++) {
-        int *parent =
-            mw_arena_alloc(&d->prog->arena, (size_t)d->n, sizeof *parent);
-        for (int r = 0; r < d->n; r++) {
-            struct mw_nccl_tree_node node[2];
-            mw_nccl_double_tree(d->n, r, node);
-            parent[r] = node[t].up;
-        }
-        tree_up_down(d, parent, t * half, t ? d->chunks - half : half, true,
-                     true, t);
-    }
-}
-
-/* ---- powers of two ---- */
-
-static void exchange(struct draft *d, int r, int peer, enum mw_prog_kind kind,
-                     int send, int recv, int count)
-{
-    /* Sums on channel 0, copies on 1: the peers meet again. */
-    int lane = add_lane(d, r, peer, peer, kind == MW_STEP_RECV ? 1 : 0);
-    int last = lane - 1;
-    struct mw_prog_step *s = add_step(d, r, lane, MW_STEP_SEND, send, 0, count);
-    if (last >= 0) { /* one exchange after the other */
-        s->dep_lane = last;
-        s->dep_step = (int)d->lane[r].v[last].step.n - 1;
-    }
-    add_step(d, r, lane, kind, 0, recv, count);
-}
-
-static void build_halving_doubling(struct draft *d)
-{
-    int n = d->n;
-    enum mw_prog_op op = d->spec->op;
-    for (int r = 0; r < n; r++) {
-        int lo = 0, width = n;
-        for (int bit = n / 2; bit >= 1 && op != MW_PROG_ALL_GATHER; bit /= 2) {
-            int peer = r ^ bit, half = width / 2;
-            bool upper = (r & bit) != 0;
-            exchange(d, r, peer, MW_STEP_RECV_REDUCE, lo + (upper ? 0 : half),
-                     lo + (upper ? half : 0), half);
-            lo += upper ? half : 0;
-            width = half;
-        }
-        lo = r;
-        width = 1;
-        for (int bit = 1; bit < n && op != MW_PROG_REDUCE_SCATTER; bit *= 2) {
-            int peer = r ^ bit;
-            int other = lo ^ bit;
-            exchange(d, r, peer, MW_STEP_RECV, lo, other, width);
-            lo = lo < other ? lo : other;
-            width *= 2;
-        }
-    }
-}
-
-/* All data in every exchange: the peer's sum is added. Received into scratch
- * first, because what is sent must be the old value. */
-static void build_recursive_doubling(struct draft *d)
-{
-    int n = d->n;
-    if (d->spec->op == MW_PROG_ALL_GATHER) {
-        build_halving_doubling(d);
-        return;
-    }
-    for (int r = 0; r < n; r++) {
-        int lane = -1, step = -1;
-        for (int bit = 1; bit < n; bit *= 2) {
-            int l = add_lane(d, r, r ^ bit, r ^ bit, 0);
-            struct mw_prog_step *s =
-                add_step(d, r, l, MW_STEP_SEND, 0, 0, d->chunks);
-            s->dep_lane = lane;
-            s->dep_step = step;
-            add_step(d, r, l, MW_STEP_RECV_REDUCE, 0, 0, d->chunks);
-            lane = l;
-            step = 1;
-        }
-    }
-}
-
 /* ---- everybody with everybody ---- */
 
-static void build_all_pairs(struct draft *d, bool two_shot)
+static void build_all_pairs(struct prog_draft *d, bool two_shot)
 {
     int n = d->n;
     bool reduce = d->spec->op == MW_PROG_ALL_REDUCE;
@@ -317,63 +141,67 @@ static void build_all_pairs(struct draft *d, bool two_shot)
         int last = -1;
         if (!reduce) { /* all-gather: my block to all */
             for (int k = 1; k < n; k++) {
-                int l = add_lane(d, r, mod(r + k, n), mod(r - k, n), 0);
-                add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
-                add_step(d, r, l, MW_STEP_RECV, 0, mod(r - k, n), 1);
+                int l = prog_add_lane(d, r, prog_mod(r + k, n),
+                                      prog_mod(r - k, n), 0);
+                prog_add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
+                prog_add_step(d, r, l, MW_STEP_RECV, 0, prog_mod(r - k, n), 1);
             }
             continue;
         }
         /* Peers' values land in scratch, then are added in turn. */
         for (int k = 1; k < n; k++) {
-            int to = mod(r + k, n), from = mod(r - k, n);
-            int l = add_lane(d, r, to, from, 0);
-            add_step(d, r, l, MW_STEP_SEND, two_shot ? to : 0, 0, all);
+            int to = prog_mod(r + k, n), from = prog_mod(r - k, n);
+            int l = prog_add_lane(d, r, to, from, 0);
+            prog_add_step(d, r, l, MW_STEP_SEND, two_shot ? to : 0, 0, all);
             struct mw_prog_step *s =
-                add_step(d, r, l, MW_STEP_RECV, 0, (k - 1) * all, all);
+                prog_add_step(d, r, l, MW_STEP_RECV, 0, (k - 1) * all, all);
             s->dst_buf = MW_BUF_SCRATCH;
         }
-        int sum = add_lane(d, r, -1, -1, 0);
+        int sum = prog_add_lane(d, r, -1, -1, 0);
         for (int k = 1; !two_shot && k < n; k++) { /* all have my old value */
-            struct mw_prog_step *s = add_step(d, r, sum, MW_STEP_NOP, 0, 0, 0);
+            struct mw_prog_step *s =
+                prog_add_step(d, r, sum, MW_STEP_NOP, 0, 0, 0);
             s->dep_lane = k - 1;
             s->dep_step = 0;
         }
         for (int k = 1; k < n; k++) {
             struct mw_prog_step *s =
-                add_step(d, r, sum, MW_STEP_REDUCE, (k - 1) * all,
-                         two_shot ? r : 0, all);
+                prog_add_step(d, r, sum, MW_STEP_REDUCE, (k - 1) * all,
+                              two_shot ? r : 0, all);
             s->src_buf = MW_BUF_SCRATCH;
             s->dep_lane = k - 1;
             s->dep_step = 1;
             last = k - 1;
         }
         for (int k = 1; two_shot && k < n; k++) {
-            int l = add_lane(d, r, mod(r + k, n), mod(r - k, n), 1);
-            struct mw_prog_step *s = add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
+            int l =
+                prog_add_lane(d, r, prog_mod(r + k, n), prog_mod(r - k, n), 1);
+            struct mw_prog_step *s =
+                prog_add_step(d, r, l, MW_STEP_SEND, r, 0, 1);
             s->dep_lane = sum;
             s->dep_step = last;
             /* The block that arrives was sent on before the sum was ready. */
-            s = add_step(d, r, l, MW_STEP_RECV, 0, mod(r - k, n), 1);
+            s = prog_add_step(d, r, l, MW_STEP_RECV, 0, prog_mod(r - k, n), 1);
         }
     }
 }
 
 /* Block b of rank r goes to rank b; not in place: input and output differ. */
-static void build_pairwise(struct draft *d)
+static void build_pairwise(struct prog_draft *d)
 {
     int n = d->n;
     enum mw_prog_op op = d->spec->op;
     for (int r = 0; r < n; r++) {
         int root = d->spec->root;
         if (op == MW_PROG_ALL_TO_ALL || r == root) {
-            int own = add_lane(d, r, -1, -1, 0);
-            struct mw_prog_step *s =
-                add_step(d, r, own, MW_STEP_COPY, op == MW_PROG_GATHER ? 0 : r,
-                         op == MW_PROG_SCATTER ? 0 : r, 1);
+            int own = prog_add_lane(d, r, -1, -1, 0);
+            struct mw_prog_step *s = prog_add_step(
+                d, r, own, MW_STEP_COPY, op == MW_PROG_GATHER ? 0 : r,
+                op == MW_PROG_SCATTER ? 0 : r, 1);
             s->dst_buf = MW_BUF_OUTPUT;
         }
         for (int k = 1; k < n; k++) {
-            int to = mod(r + k, n), from = mod(r - k, n);
+            int to = prog_mod(r + k, n), from = prog_mod(r - k, n);
             bool sends = op == MW_PROG_ALL_TO_ALL ||
                          (op == MW_PROG_GATHER && to == root) ||
                          (op == MW_PROG_SCATTER && r == root);
@@ -383,15 +211,15 @@ static void build_pairwise(struct draft *d)
             if (!sends && !recvs) {
                 continue;
             }
-            int l = add_lane(d, r, sends ? to : -1, recvs ? from : -1, 0);
+            int l = prog_add_lane(d, r, sends ? to : -1, recvs ? from : -1, 0);
             if (sends) {
-                add_step(d, r, l, MW_STEP_SEND, op == MW_PROG_GATHER ? 0 : to,
-                         0, 1);
+                prog_add_step(d, r, l, MW_STEP_SEND,
+                              op == MW_PROG_GATHER ? 0 : to, 0, 1);
             }
             if (recvs) {
                 struct mw_prog_step *s =
-                    add_step(d, r, l, MW_STEP_RECV, 0,
-                             op == MW_PROG_SCATTER ? 0 : from, 1);
+                    prog_add_step(d, r, l, MW_STEP_RECV, 0,
+                                  op == MW_PROG_SCATTER ? 0 : from, 1);
                 s->dst_buf = MW_BUF_OUTPUT;
             }
         }
@@ -400,18 +228,19 @@ static void build_pairwise(struct draft *d)
 
 /* All-gather in ceil(log2 n) rounds: round k sends all blocks had so far to
  * rank - 2^k, block j of the output at (rank + j) mod n. */
-static void build_bruck(struct draft *d)
+static void build_bruck(struct prog_draft *d)
 {
     int n = d->n;
     for (int r = 0; r < n; r++) {
         int have = 1, last = -1, last_step = -1;
         for (int dist = 1; dist < n; dist *= 2) {
             int count = dist < n - have ? dist : n - have;
-            int l = add_lane(d, r, mod(r - dist, n), mod(r + dist, n), 0);
+            int l = prog_add_lane(d, r, prog_mod(r - dist, n),
+                                  prog_mod(r + dist, n), 0);
             int first = 1;
             for (int j = 0; j < count; j++) {
-                struct mw_prog_step *s =
-                    add_step(d, r, l, MW_STEP_SEND, mod(r + j, n), 0, 1);
+                struct mw_prog_step *s = prog_add_step(
+                    d, r, l, MW_STEP_SEND, prog_mod(r + j, n), 0, 1);
                 if (first) {
                     s->dep_lane = last;
                     s->dep_step = last_step;
@@ -419,7 +248,8 @@ static void build_bruck(struct draft *d)
                 }
             }
             for (int j = 0; j < count; j++) {
-                add_step(d, r, l, MW_STEP_RECV, 0, mod(r + dist + j, n), 1);
+                prog_add_step(d, r, l, MW_STEP_RECV, 0,
+                              prog_mod(r + dist + j, n), 1);
             }
             have += count;
             last = l;
@@ -432,50 +262,52 @@ static void build_bruck(struct draft *d)
  * Reduce-scatter inside each group, all-reduce of every shard over the groups,
  * all-gather inside: n_groups * local blocks, rings throughout.
  */
-static void build_hierarchical(struct draft *d)
+static void build_hierarchical(struct prog_draft *d)
 {
     int local = d->spec->local, groups = d->n / local;
     for (int r = 0; r < d->n; r++) {
         int g = r / local, i = r % local;
-        int inner = add_lane(d, r, g * local + mod(i + 1, local),
-                             g * local + mod(i - 1, local), 0);
+        int inner = prog_add_lane(d, r, g * local + prog_mod(i + 1, local),
+                                  g * local + prog_mod(i - 1, local), 0);
         for (int s = 0; s < local - 1; s++) {
-            add_step(d, r, inner, MW_STEP_SEND, mod(i - s - 1, local) * groups,
-                     0, groups);
-            add_step(d, r, inner, MW_STEP_RECV_REDUCE, 0,
-                     mod(i - s - 2, local) * groups, groups);
+            prog_add_step(d, r, inner, MW_STEP_SEND,
+                          prog_mod(i - s - 1, local) * groups, 0, groups);
+            prog_add_step(d, r, inner, MW_STEP_RECV_REDUCE, 0,
+                          prog_mod(i - s - 2, local) * groups, groups);
         }
-        int outer = add_lane(d, r, mod(g + 1, groups) * local + i,
-                             mod(g - 1, groups) * local + i, 1);
+        int outer = prog_add_lane(d, r, prog_mod(g + 1, groups) * local + i,
+                                  prog_mod(g - 1, groups) * local + i, 1);
         int base = i * groups; /* the shard that this rank has summed */
         for (int s = 0; s < 2 * (groups - 1); s++) {
             bool sum = s < groups - 1;
             int k = sum ? s : s - (groups - 1);
-            int send = sum ? mod(g - k - 1, groups) : mod(g - k, groups);
-            int recv = sum ? mod(g - k - 2, groups) : mod(g - k - 1, groups);
+            int send =
+                sum ? prog_mod(g - k - 1, groups) : prog_mod(g - k, groups);
+            int recv =
+                sum ? prog_mod(g - k - 2, groups) : prog_mod(g - k - 1, groups);
             struct mw_prog_step *st =
-                add_step(d, r, outer, MW_STEP_SEND, base + send, 0, 1);
+                prog_add_step(d, r, outer, MW_STEP_SEND, base + send, 0, 1);
             if (s == 0 && local > 1) {
                 st->dep_lane = inner;
                 st->dep_step = 2 * (local - 1) - 1;
             }
-            add_step(d, r, outer, sum ? MW_STEP_RECV_REDUCE : MW_STEP_RECV, 0,
-                     base + recv, 1);
+            prog_add_step(d, r, outer, sum ? MW_STEP_RECV_REDUCE : MW_STEP_RECV,
+                          0, base + recv, 1);
         }
-        int back = add_lane(d, r, g * local + mod(i + 1, local),
-                            g * local + mod(i - 1, local), 2);
+        int back = prog_add_lane(d, r, g * local + prog_mod(i + 1, local),
+                                 g * local + prog_mod(i - 1, local), 2);
         for (int s = 0; s < local - 1; s++) {
             struct mw_prog_step *st =
-                add_step(d, r, back, MW_STEP_SEND, mod(i - s, local) * groups,
-                         0, groups);
+                prog_add_step(d, r, back, MW_STEP_SEND,
+                              prog_mod(i - s, local) * groups, 0, groups);
             if (s == 0) {
                 bool has_outer = groups > 1;
                 st->dep_lane = has_outer ? outer : inner;
                 st->dep_step =
                     has_outer ? 4 * (groups - 1) - 1 : 2 * (local - 1) - 1;
             }
-            add_step(d, r, back, MW_STEP_RECV, 0,
-                     mod(i - s - 1, local) * groups, groups);
+            prog_add_step(d, r, back, MW_STEP_RECV, 0,
+                          prog_mod(i - s - 1, local) * groups, groups);
         }
     }
 }
@@ -529,23 +361,23 @@ static int chunks_of(const struct mw_prog_spec *s)
     return s->n_ranks;
 }
 
-static void build_steps(struct draft *d)
+static void build_steps(struct prog_draft *d)
 {
     switch (d->spec->algo) {
     case MW_ALGO_RING:
         build_ring(d);
         break;
     case MW_ALGO_TREE:
-        build_tree(d);
+        prog_build_tree(d);
         break;
     case MW_ALGO_DOUBLE_BINARY_TREE:
-        build_double_tree(d);
+        prog_build_double_tree(d);
         break;
     case MW_ALGO_HALVING_DOUBLING:
-        build_halving_doubling(d);
+        prog_build_halving_doubling(d);
         break;
     case MW_ALGO_RECURSIVE_DOUBLING:
-        build_recursive_doubling(d);
+        prog_build_recursive_doubling(d);
         break;
     case MW_ALGO_BRUCK:
         build_bruck(d);
@@ -567,7 +399,7 @@ static void build_steps(struct draft *d)
     }
 }
 
-static void copy_lanes(struct draft *d)
+static void copy_lanes(struct prog_draft *d)
 {
     struct mw_prog *p = d->prog;
     for (int r = 0; r < d->n; r++) {
@@ -576,7 +408,7 @@ static void copy_lanes(struct draft *d)
         rank->lane =
             mw_arena_alloc(&p->arena, d->lane[r].n, sizeof *rank->lane);
         for (size_t l = 0; l < d->lane[r].n; l++) {
-            struct draft_lane *from = &d->lane[r].v[l];
+            struct prog_draft_lane *from = &d->lane[r].v[l];
             struct mw_prog_lane *to = &rank->lane[l];
             to->send = from->send;
             to->recv = from->recv;
@@ -622,11 +454,11 @@ enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
                     : spec->algo == MW_ALGO_HALVING_DOUBLING   ? 2
                                                                : 1;
     p->rank = mw_arena_alloc(&p->arena, (size_t)p->n_ranks, sizeof *p->rank);
-    struct draft d = {.spec = spec,
-                      .prog = p,
-                      .n = spec->n_ranks,
-                      .chunks = chunks_of(spec),
-                      .err = err};
+    struct prog_draft d = {.spec = spec,
+                           .prog = p,
+                           .n = spec->n_ranks,
+                           .chunks = chunks_of(spec),
+                           .err = err};
     d.lane = mw_calloc((size_t)d.n, sizeof *d.lane);
     bool shot = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ||
                 spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT;

@@ -497,20 +497,40 @@ static enum mw_status run_all(struct machine *m)
     return check_outputs(m);
 }
 
+/* In place the smaller buffer lies inside the larger one, rank after rank. */
+static enum mw_status check_shape(const struct mw_prog *p, int words,
+                                  struct mw_err *err)
+{
+    double chunks = 0;
+    for (int r = 0; r < p->n_ranks; r++) {
+        const int *n = p->rank[r].n_chunks;
+        int in = n[MW_BUF_INPUT], out = n[MW_BUF_OUTPUT];
+        int64_t small = in < out ? in : out, large = in < out ? out : in;
+        if (p->in_place && small < large && (r + 1) * small > large) {
+            return mw_fail(err, MW_EINPUT,
+                           "%s: rank %d: %d input and %d output chunks cannot "
+                           "be in place on %d ranks",
+                           p->name, r, in, out, p->n_ranks);
+        }
+        for (int b = 0; b < MW_BUFFERS; b++) {
+            chunks += n[b];
+        }
+    }
+    if (chunks * (16 + 8.0 * words) > CHECK_BYTES_MAX) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: too large to check (%.0f chunks on %d ranks)",
+                       p->name, chunks, p->n_ranks);
+    }
+    return MW_OK;
+}
+
 enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
 {
     struct machine m = {.p = prog, .err = err};
     m.words = (prog->n_ranks + 63) / 64;
-    double chunks = 0;
-    for (int r = 0; r < prog->n_ranks; r++) {
-        for (int b = 0; b < MW_BUFFERS; b++) {
-            chunks += prog->rank[r].n_chunks[b];
-        }
-    }
-    if (chunks * (16 + 8.0 * m.words) > CHECK_BYTES_MAX) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s: too large to check (%.0f chunks on %d ranks)",
-                       prog->name, chunks, prog->n_ranks);
+    enum mw_status s = check_shape(prog, m.words, err);
+    if (s != MW_OK) {
+        return s;
     }
     mw_arena_init(&m.arena);
     size_t n = (size_t)prog->n_ranks;
@@ -527,7 +547,6 @@ enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
             m.lane[r][l].to_lane = m.lane[r][l].from_lane = -1;
         }
     }
-    enum mw_status s = MW_OK;
     for (int r = 0; r < prog->n_ranks && s == MW_OK; r++) {
         for (int l = 0; l < prog->rank[r].n_lanes && s == MW_OK; l++) {
             s = connect_lane(&m, r, l);

@@ -74,69 +74,66 @@ static void xml_and_back(void **state)
     "<algo name=\"t\" ngpus=\"2\" coll=\"allgather\" nchannels=\"1\" "         \
     "inplace=\"1\">"
 
+static const struct {
+    const char *xml, *what;
+} broken[] = {
+    /* rank 1 never sends: rank 0 lacks the chunk. */
+    {HEAD GPU("0", "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                   "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
+                   "</tb>")
+         GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                  "</tb>") "</algo>",
+     "rank 0 ends with nothing in output chunk 1"},
+    /* both wait for the other. */
+    {HEAD GPU("0", "<tb id=\"0\" send=\"1\" recv=\"1\" chan=\"0\"><step "
+                   "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"1\" cnt=\"1\"/>"
+                   "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
+                   "cnt=\"1\"/></tb>")
+         GPU("1", "<tb id=\"0\" send=\"0\" recv=\"0\" chan=\"0\"><step "
+                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                  "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
+                  "cnt=\"1\"/></tb>") "</algo>",
+     "deadlock: rank 0 tb 0 step 0 (r) waits for rank 1 tb 0 step 0 (r)"},
+    /* sends what has not arrived. */
+    {HEAD GPU("0", "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                   "s=\"0\" type=\"s\" srcbuf=\"o\" srcoff=\"1\" cnt=\"1\"/>"
+                   "</tb>")
+         GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
+                  "</tb>") "</algo>",
+     "rank 0, threadblock 0, step 0 (s): reads a chunk before"},
+    /* two ends of different size. */
+    {HEAD GPU("0", "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
+                   "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
+                   "</tb>")
+         GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
+                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"2\"/>"
+                  "</tb>") "</algo>",
+     "rank 0 sends 1 chunks on channel 0 but rank 1, threadblock 0, step 0 "
+     "receives 2"},
+    /* adds the same contribution twice. */
+    {"<algo name=\"t\" ngpus=\"1\" coll=\"allreduce\" inplace=\"1\"><gpu "
+     "id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"><tb "
+     "id=\"0\"><step "
+     "s=\"0\" type=\"re\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" "
+     "dstoff=\"0\" "
+     "cnt=\"1\"/></tb></gpu></algo>",
+     "adds a contribution twice"},
+    {HEAD "</algo>", "0 <gpu> elements but ngpus is 2"},
+    {"<algo ngpus=\"2\" coll=\"bcast\"/>", "coll is 'bcast'"}};
+
 static void broken_programs_are_named(void **state)
 {
     (void)state;
-    static const struct {
-        const char *xml, *what;
-    } cases[] = {
-        /* rank 1 never sends: rank 0 lacks the chunk. */
-        {HEAD GPU("0",
-                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
-                  "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
-                  "</tb>")
-             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
-                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
-                      "</tb>") "</algo>",
-         "rank 0 ends with nothing in output chunk 1"},
-        /* both wait for the other. */
-        {HEAD GPU("0",
-                  "<tb id=\"0\" send=\"1\" recv=\"1\" chan=\"0\"><step "
-                  "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"1\" cnt=\"1\"/>"
-                  "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
-                  "cnt=\"1\"/></tb>")
-             GPU("1", "<tb id=\"0\" send=\"0\" recv=\"0\" chan=\"0\"><step "
-                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
-                      "<step s=\"1\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" "
-                      "cnt=\"1\"/></tb>") "</algo>",
-         "deadlock: rank 0 tb 0 step 0 (r) waits for rank 1 tb 0 step 0 (r)"},
-        /* sends what has not arrived. */
-        {HEAD GPU("0",
-                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
-                  "s=\"0\" type=\"s\" srcbuf=\"o\" srcoff=\"1\" cnt=\"1\"/>"
-                  "</tb>")
-             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
-                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\"/>"
-                      "</tb>") "</algo>",
-         "rank 0, threadblock 0, step 0 (s): reads a chunk before"},
-        /* two ends of different size. */
-        {HEAD GPU("0",
-                  "<tb id=\"0\" send=\"1\" recv=\"-1\" chan=\"0\"><step "
-                  "s=\"0\" type=\"s\" srcbuf=\"i\" srcoff=\"0\" cnt=\"1\"/>"
-                  "</tb>")
-             GPU("1", "<tb id=\"0\" send=\"-1\" recv=\"0\" chan=\"0\"><step "
-                      "s=\"0\" type=\"r\" dstbuf=\"o\" dstoff=\"0\" cnt=\"2\"/>"
-                      "</tb>") "</algo>",
-         "rank 0 sends 1 chunks on channel 0 but rank 1, threadblock 0, step 0 "
-         "receives 2"},
-        /* adds the same contribution twice. */
-        {"<algo name=\"t\" ngpus=\"1\" coll=\"allreduce\" inplace=\"1\"><gpu "
-         "id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"><tb "
-         "id=\"0\"><step "
-         "s=\"0\" type=\"re\" srcbuf=\"i\" srcoff=\"0\" dstbuf=\"o\" "
-         "dstoff=\"0\" "
-         "cnt=\"1\"/></tb></gpu></algo>",
-         "adds a contribution twice"},
-        {HEAD "</algo>", "0 <gpu> elements but ngpus is 2"},
-        {"<algo ngpus=\"2\" coll=\"bcast\"/>", "coll is 'bcast'"}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         struct mw_err err = {.status = MW_OK};
         struct mw_prog *p = NULL;
-        assert_int_equal(mw_prog_parse("t.xml", cases[i].xml,
-                                       strlen(cases[i].xml), &p, &err),
+        assert_int_equal(mw_prog_parse("t.xml", broken[i].xml,
+                                       strlen(broken[i].xml), &p, &err),
                          MW_EINPUT);
-        if (!strstr(err.text, cases[i].what)) {
-            fail_msg("'%s' lacks '%s'", err.text, cases[i].what);
+        if (!strstr(err.text, broken[i].what)) {
+            fail_msg("'%s' lacks '%s'", err.text, broken[i].what);
         }
     }
 }
