@@ -33,6 +33,8 @@ const struct mw_fit_param mw_fit_params[] = {
     {"host_op_s.megatron-core", 10e-6, 2e-6, 1e-4, 0.5},
     {"host_coll_s", 2e-5, 2e-6, 5e-4, 0.7},
     {"host_coll_s.megatron-2021", 1e-4, 1e-5, 1e-3, 0.5},
+    {"host_moe_s", 4e-3, 1e-4, 0.05, 0.5},
+    {"host_moe_s.megatron-core", 6e-3, 1e-4, 0.05, 0.5},
     {"host_step_s", 5e-3, 1e-4, 0.2, 1},
     {"host_step_s.megatron-2021", 1e-2, 1e-4, 0.2, 1},
     {"host_step_s.megatron-deepspeed", 1e-2, 1e-4, 0.2, 1},
@@ -61,6 +63,12 @@ const struct mw_fit_param mw_fit_params[] = {
     {"exposed_fsdp", 0.1, 0.01, 1, 0.7},
     {"exposed_fsdp.jax", 0.2, 0.01, 1, 0.7},
     {"exposed_tp.megatron-core", 0.5, 0.05, 1, 0.5},
+    {"exposed_ep.megatron-core", 0.5, 0.05, 1, 0.5},
+    {"exposed_tp.torchtitan", 0.7, 0.1, 1, 0.4},
+    {"elementwise_efficiency.torchtitan", 0.8, 0.2, 1, 0.15},
+    {"attention_share.torchtitan", 0.8, 0.2, 1, 0.2},
+    {"host_op_s.megatron-core-serial", 10e-6, 2e-6, 1e-4, 0.5},
+    {"elementwise_efficiency.megatron-core-serial", 0.8, 0.2, 1, 0.15},
     {"exposed_cp.megatron-core", 0.3, 0.05, 1, 0.5}};
 
 enum { N_PARAMS = sizeof mw_fit_params / sizeof mw_fit_params[0], ROUNDS = 12 };

@@ -59,14 +59,16 @@ struct mw_kernel_set {
  * factors 1, on a CPU: our executor is priced by its calibration.
  */
 struct mw_stack {
-    const char *name;        /* "megatron-core"; see mw_stack_name */
-    double host_op_s;        /* host time to issue one operator */
-    double host_coll_s;      /* and one collective */
-    double host_step_s;      /* per step: logging, data, synchronisation */
-    double straggler;        /* spread between ranks: time x (1 + spread x
-                                sqrt(2 ln ranks)) */
-    double elementwise;      /* time of memory-bound operators over their bytes
-                                at the stream rate */
+    const char *name;   /* "megatron-core"; see mw_stack_name */
+    double host_op_s;   /* host time to issue one operator */
+    double host_coll_s; /* and one collective */
+    double host_moe_s;  /* and the routing of one MoE layer, both ways: sorts,
+                           permutations, counts that come back to the host */
+    double host_step_s; /* per step: logging, data, synchronisation */
+    double straggler;   /* spread between ranks: time x (1 + spread x
+                           sqrt(2 ln ranks)) */
+    double elementwise; /* time of memory-bound operators over their bytes
+                           at the stream rate */
     double step_param_bytes; /* traffic per parameter of a step beside the
                                 optimizer's: norm, unscaling, copies, zeroing */
     double overlap_reduce;   /* part of the gradient reduction that backward
@@ -78,6 +80,8 @@ struct mw_stack {
     bool scatters_boundary; /* TP ranks send a share each between stages and
                                gather it there (Narayanan et al., SC 2021,
                                section 4.1) */
+    bool sends_once; /* a token goes to each node of its experts once (DeepEP,
+                        HybridEP), not once per expert */
 };
 
 /* Shipped measurements of one operator and dtype, with the rates that they are

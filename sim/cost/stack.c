@@ -20,22 +20,25 @@
 
 static const struct {
     const char *name, *text;
-    bool scatters_boundary;
+    bool scatters_boundary, sends_once;
 } stacks[] = {
     {"plain", "nothing overlaps but gathers of sharded layers; a lean host",
-     false},
+     false, false},
     {"megatron-core",
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
      "overlapped gradients, parameters and tensor parallelism",
-     true},
-    {"megatron-core-serial", "Megatron-Core with every overlap off", true},
-    {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)",
-     true},
-    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", true},
-    {"torch-fsdp", "PyTorch FSDP: llm-foundry, torchtitan, fms-fsdp", false},
-    {"nanotron", "nanotron", false},
-    {"internevo", "InternEvo", false},
-    {"jax", "MaxText and Paxml: compiled by XLA", false}};
+     true, true},
+    {"megatron-core-serial", "Megatron-Core with every overlap off", true,
+     false},
+    {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)", true,
+     false},
+    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", true, false},
+    {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", false,
+     false},
+    {"torchtitan", "torchtitan: FSDP2 with torch.compile", false, false},
+    {"nanotron", "nanotron", false, false},
+    {"internevo", "InternEvo", false, false},
+    {"jax", "MaxText and Paxml: compiled by XLA", false, false}};
 
 enum { N_STACKS = sizeof stacks / sizeof stacks[0] };
 
@@ -78,6 +81,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
     } figures[] = {{"host_op_s", &s.host_op_s},
                    {"host_coll_s", &s.host_coll_s},
                    {"host_step_s", &s.host_step_s},
+                   {"host_moe_s", &s.host_moe_s},
                    {"straggler_spread", &s.straggler},
                    {"elementwise_efficiency", &s.elementwise},
                    {"step_param_bytes", &s.step_param_bytes},
@@ -90,7 +94,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"exposed_ep", &s.overlap_ep}};
 
     const size_t n_figures = sizeof figures / sizeof figures[0];
-    const size_t first_exposed = 7;
+    const size_t first_exposed = 8;
 
     for (size_t i = 0; i < n_figures; i++) {
         enum mw_status status =
@@ -125,6 +129,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             read_stack(ctx->db, stacks[i].name, &ctx->stack, err);
 
         ctx->stack.scatters_boundary = stacks[i].scatters_boundary;
+        ctx->stack.sends_once = stacks[i].sends_once;
         return status;
     }
     return mw_fail(err, MW_EINPUT,

@@ -61,15 +61,32 @@ static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
     return 0;
 }
 
+/*
+ * Of k copies of a token that go to experts spread over N nodes, those that
+ * leave it when each node gets it once:
+ *   (N-1) (1 - (1 - 1/N)^k)  of  k (N-1) / N
+ */
+static double once_per_node(const struct mw_step_price *p,
+                            const struct mw_op *op)
+{
+    double n = p->group[op->dim].n_nodes, k = p->scenario->model.moe.top_k;
+
+    if (!p->ctx->stack.sends_once || op->coll != MW_ALL_TO_ALL || n <= 1) {
+        return 1;
+    }
+    return n * (1 - pow(1 - 1 / n, k)) / k;
+}
+
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct mw_phase_cost *out, struct mw_explain *explain)
 {
     bool is_coll = op->kind == MW_OP_COLL;
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
-    struct mw_cost cost = is_coll
-                              ? mw_cost_coll(p->ctx, op->coll, op->coll_bytes,
-                                             &p->group[op->dim], explain)
-                              : mw_cost_op(p->ctx, op, explain);
+    struct mw_cost cost =
+        is_coll ? mw_cost_coll(p->ctx, op->coll,
+                               op->coll_bytes * once_per_node(p, op),
+                               &p->group[op->dim], explain)
+                : mw_cost_op(p->ctx, op, explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
     out->s[lane] += cost.time_s * (1 - overlap_of(&p->ctx->stack, lane));
@@ -198,6 +215,9 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         }
         for (size_t i = 0; i < ops.n; i++) {
             add_op(p, &ops.v[i], out, child);
+        }
+        if (unit == MW_UNIT_MOE && ops.n > 0) { /* F and B and W alike */
+            out->host_s += p->ctx->stack.host_moe_s / 3;
         }
         total_s += blocking_s(out);
         if (child != NULL) {

@@ -177,7 +177,8 @@ static void take_ways(struct mw_case *c)
     l->pp = way_or(c, r->pp, MW_FILL_PP);
     l->cp = isnan(r->cp) ? 1 : (int)r->cp;
     l->vpp = l->pp == 1 ? 1 : vpp_of(c);
-    if (l->tp < 1 || l->pp < 1 || l->cp < 1 || l->vpp < 1) {
+    l->ep = isnan(r->ep) ? 1 : (int)r->ep;
+    if (l->tp < 1 || l->pp < 1 || l->cp < 1 || l->vpp < 1 || l->ep < 1) {
         mw_case_skip(c, "ways below 1");
         return;
     }

@@ -20,6 +20,7 @@ static const char *gpu_alias(const char *name)
                  {"A100-40GB", "a100-sxm-40gb"},
                  {"V100", "v100-sxm-32gb"},
                  {"V100-SXM2-32GB", "v100-sxm-32gb"},
+                 {"H100-96GB", "h100-sxm"},
                  {"B300-SXM", "b300-sxm"},
                  {"B200-SXM", "b200-sxm"}};
 
@@ -29,6 +30,50 @@ static const char *gpu_alias(const char *name)
         }
     }
     return name;
+}
+
+/* The number before a unit: 2.4 of "H100-96GB HBM2e 2.4TB/s 500W". */
+static double stated(const char *text, const char *unit)
+{
+    const char *at = strstr(text, unit);
+    const char *begin = at;
+
+    while (at != NULL && begin > text &&
+           (isdigit((unsigned char)begin[-1]) || begin[-1] == '.')) {
+        begin--;
+    }
+    return at != NULL && begin < at ? strtod(begin, NULL) : (double)NAN;
+}
+
+/* A variant of a known device: memory and power as its name says. The clock
+ * that a power limit allows goes with its cube root (power is close to f V^2
+ * and voltage to f; Horowitz, "Computing's energy problem", ISSCC 2014). */
+static void take_variant(struct mw_case *c)
+{
+    double bw = 1e12 * stated(c->row->gpu, "TB/s");
+    double memory = stated(c->row->gpu, "GB ");
+    double clock = cbrt(stated(c->row->gpu, "W ") / c->gpu.tdp_w);
+    double bw_ratio = isnan(bw) ? 1 : bw / c->gpu.mem_bw_Bps;
+
+    if (isnan(bw) && isnan(clock)) {
+        return;
+    }
+    mw_case_fill(c, MW_FILL_GPU_VARIANT);
+    clock = isnan(clock) ? 1 : clock;
+    c->gpu.mem_bw_Bps *= bw_ratio;
+    c->gpu.mem_bytes = isnan(memory) ? c->gpu.mem_bytes : memory * 0x1p30;
+    for (int dtype = 0; dtype < MW_DTYPE_COUNT; dtype++) {
+        c->ctx.sustained[dtype] *= clock;
+        for (int op = 0; op < MW_MEASURED_OP_COUNT; op++) {
+            for (int pass = 0; pass < MW_PASS_BW; pass++) {
+                struct mw_kernel_rates *rates =
+                    &c->ctx.measured[op][dtype].rates[pass];
+
+                rates->flops_per_s *= clock;
+                rates->bytes_per_s *= bw_ratio;
+            }
+        }
+    }
 }
 
 /* The DGX with that device first, else the first system in the table; one with
@@ -102,6 +147,10 @@ void mw_case_machine(struct mw_case *c)
     struct mw_err why = {0};
 
     if (mw_hwdb_gpu(c->db, name, &gpu, NULL) != MW_OK) {
+        name = gpu_alias(
+            mw_arena_printf(c->arena, "%.*s", (int)strcspn(name, " "), name));
+    }
+    if (mw_hwdb_gpu(c->db, name, &gpu, NULL) != MW_OK) {
         mw_case_skip(c, "unknown GPU '%s'", r->gpu);
         return;
     }
@@ -130,8 +179,10 @@ void mw_case_machine(struct mw_case *c)
     }
     mw_case_fill(c, MW_FILL_STACK);
     c->system = *system;
-    c->system.gpu = gpu;
+    c->gpu = *gpu;
+    c->system.gpu = &c->gpu;
     c->ctx.system = &c->system;
-    c->ctx.gpu = gpu;
+    c->ctx.gpu = &c->gpu;
     take_nics(c, per_node);
+    take_variant(c);
 }

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void gpt_family(struct mw_model *m)
@@ -58,6 +59,49 @@ static void from_columns(struct mw_case *c, struct mw_model *m)
     m->vocab = (int)cell_or(c, r->vocab, MW_FILL_VOCAB, 51200);
     m->max_seq = (int)r->seq;
     m->final_norm = true;
+    if (r->experts > 0) {
+        m->moe =
+            (struct mw_moe){.n_experts = (int)r->experts,
+                            .top_k = isnan(r->topk) ? 1 : (int)r->topk,
+                            .ffn = isnan(r->moe_ffn) ? m->ffn : (int)r->moe_ffn,
+                            .every = 1};
+    }
+}
+
+/* "deepseekv3" is written "deepseek-v3". */
+static bool preset_of(const char *name, struct mw_model *m)
+{
+    char dashed[64];
+    const char *v = strstr(name, "kv"), *end = name + strlen(name);
+
+    if (mw_model_preset(name, m, NULL) == MW_OK) {
+        return true;
+    }
+    if (v == NULL || end - name + 2 > (int)sizeof dashed) {
+        return false;
+    }
+    snprintf(dashed, sizeof dashed, "%.*s-%s", (int)(v + 1 - name), name,
+             v + 1);
+    return mw_model_preset(dashed, m, NULL) == MW_OK;
+}
+
+/* A mixture of experts has more to it than columns say (latent attention,
+ * shared experts): its preset, cut to the row's layers. */
+static bool from_moe_preset(struct mw_case *c, struct mw_model *m)
+{
+    const struct mw_measured *r = c->row;
+
+    if (!(r->experts > 0) || !preset_of(r->model, m) ||
+        m->moe.n_experts != (int)r->experts) {
+        return false;
+    }
+    mw_case_fill(c, MW_FILL_MOE);
+    if (!isnan(r->layers) && (int)r->layers < m->n_layers) {
+        m->n_layers = (int)r->layers;
+        m->moe.first_dense = m->moe.first_dense > 1 ? 1 : m->moe.first_dense;
+        m->n_mtp = 0;
+    }
+    return true;
 }
 
 /* "llama3.1-70b" is written "llama3-70b" in places: tried as it stands and
@@ -68,7 +112,7 @@ static bool from_preset(struct mw_case *c, struct mw_model *m)
     const char *point = strstr(c->row->model, ".1-");
 
     mw_case_fill(c, MW_FILL_MODEL);
-    if (mw_model_preset(c->row->model, m, NULL) == MW_OK) {
+    if (preset_of(c->row->model, m)) {
         return true;
     }
     if (point == NULL || strlen(c->row->model) >= sizeof name) {
@@ -85,16 +129,13 @@ void mw_case_model(struct mw_case *c)
     struct mw_model model = {0};
     struct mw_err why = {0};
 
-    if (r->experts > 0) {
-        mw_case_skip(c, "mixture of experts");
+    if (from_moe_preset(c, &model)) {
+        c->scenario.model = model;
     } else if (!isnan(r->hidden) && !isnan(r->layers) && !isnan(r->heads) &&
                r->heads > 0) {
         from_columns(c, &model);
     } else if (!from_preset(c, &model)) {
         mw_case_skip(c, "architecture is not given and no preset has the name");
-    }
-    if (c->skipped == NULL && model.moe.n_experts > 0) {
-        mw_case_skip(c, "mixture of experts");
     }
     if (c->skipped == NULL && mw_model_check(&model, &why) != MW_OK) {
         mw_case_skip(c, "%s", why.text);

@@ -57,7 +57,8 @@ const char *mw_case_stack_of(const struct mw_measured *r)
          {"Megatron-Core", "NeMo", "Megatron-Bridge", "dgxc", "MegaScale"}},
         {"nanotron", {"nanotron"}},
         {"internevo", {"InternEvo"}},
-        {"torch-fsdp", {"FSDP", "torchtitan"}},
+        {"torchtitan", {"torchtitan"}},
+        {"torch-fsdp", {"FSDP"}},
         {"megatron-2021", {"vTrain"}},
         {"megatron-deepspeed", {"DeepSpeed"}},
         {"megatron-2021", {"Megatron"}}};

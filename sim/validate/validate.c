@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -104,6 +105,8 @@ static const struct mw_csv_field row_fields[] = {
     NUMBER(ffn, 1),
     NUMBER(vocab, 1),
     NUMBER(experts, 0),
+    NUMBER(topk, 1),
+    NUMBER(moe_ffn, 1),
     NUMBER(gated_mlp, 0),
     NUMBER(seq, 1),
     NUMBER(global_batch, 0),
@@ -171,7 +174,7 @@ double mw_validate_again(struct mw_validate *v, size_t i)
 static const char *layout_text(struct mw_arena *arena,
                                const struct mw_layout *l)
 {
-    char cp[16] = "", vpp[16] = "", zero[16] = "";
+    char cp[16] = "", vpp[16] = "", zero[16] = "", ep[16] = "";
 
     if (l->cp > 1) {
         snprintf(cp, sizeof cp, " cp%d", l->cp);
@@ -182,8 +185,11 @@ static const char *layout_text(struct mw_arena *arena,
     if (l->zero > 0) {
         snprintf(zero, sizeof zero, " zero%d", l->zero);
     }
-    return mw_arena_printf(arena, "tp%d%s%s pp%d%s dp%d%s mbs%d %s", l->tp,
-                           l->sp ? "s" : "", cp, l->pp, vpp, l->dp, zero,
+    if (l->ep > 1) {
+        snprintf(ep, sizeof ep, " ep%d", l->ep);
+    }
+    return mw_arena_printf(arena, "tp%d%s%s pp%d%s dp%d%s%s mbs%d %s", l->tp,
+                           l->sp ? "s" : "", cp, l->pp, vpp, l->dp, ep, zero,
                            l->micro_batch, mw_recompute_name(l->recompute));
 }
 
@@ -217,6 +223,68 @@ static bool is_spare(const struct mw_measured *all, size_t n, size_t i)
     return false;
 }
 
+/* ---- releases --------------------------------------------------------------
+ */
+/* The dotted number of a framework's name: "NeMo 24.07" -> {24, 7}. */
+static void release_of(const char *framework, long out[4])
+{
+    const char *at = framework + strcspn(framework, "0123456789");
+
+    for (int i = 0; i < 4; i++) {
+        char *end;
+
+        out[i] = strtol(at, &end, 10);
+        at = *end == '.' ? end + 1 : "";
+    }
+}
+
+static bool same_number(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || a == b;
+}
+
+/* The same job; layouts change with releases. */
+static bool same_run(const struct mw_measured *a, const struct mw_measured *b)
+{
+    size_t n = strcspn(a->framework, " 0123456789");
+    const double x[] = {a->seq, a->global_batch, a->gpus, a->layers};
+    const double y[] = {b->seq, b->global_batch, b->gpus, b->layers};
+
+    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) {
+        if (!same_number(x[i], y[i])) {
+            return false;
+        }
+    }
+    return strcmp(a->model, b->model) == 0 && strcmp(a->gpu, b->gpu) == 0 &&
+           strcasecmp(a->dtype, b->dtype) == 0 &&
+           strcmp(a->kind, b->kind) == 0 &&
+           strncmp(a->framework, b->framework, n) == 0;
+}
+
+/* Has the file the same run with a newer release of the framework? */
+static bool is_superseded(const struct mw_measured *all, size_t n, size_t i)
+{
+    long mine[4], other[4];
+
+    release_of(all[i].framework, mine);
+    for (size_t j = 0; j < n; j++) {
+        if (j == i || strcmp(all[i].framework, all[j].framework) == 0 ||
+            !same_run(&all[i], &all[j])) {
+            continue;
+        }
+        release_of(all[j].framework, other);
+        for (int k = 0; k < 4; k++) {
+            if (other[k] != mine[k]) {
+                if (other[k] > mine[k]) {
+                    return true;
+                }
+                break;
+            }
+        }
+    }
+    return false;
+}
+
 static void predict(struct mw_validate *v, const struct mw_measured *all,
                     size_t n_all, size_t i, struct mw_validate_row *out)
 {
@@ -233,6 +301,9 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
     if (is_spare(all, n_all, i)) {
         mw_case_skip(c, "another row stands for its (hidden, tp, pp, "
                         "micro-batch) cell");
+    }
+    if (is_superseded(all, n_all, i)) {
+        mw_case_skip(c, "the file has the same run with a newer release");
     }
     if (c->skipped == NULL) {
         mw_case_layout(c);

@@ -24,6 +24,9 @@
 /* X(name, what is filled and how) */
 #define MW_FILL_MAP(X)                                                         \
     X(MODEL, "model", "architecture from the preset of the model's name")      \
+    X(MOE, "moe",                                                              \
+      "mixture of experts from the preset; cut to fewer layers it has one "    \
+      "leading dense layer and no further prediction")                         \
     X(KV_HEADS, "kv_heads", "as many key-value heads as heads")                \
     X(FFN, "ffn", "4 x hidden, or 8/3 x hidden when gated")                    \
     X(VOCAB, "vocab", "51200, Megatron-LM's padded GPT-2 vocabulary")          \
@@ -51,6 +54,9 @@
       "fp16 for fp16 training, bf16 for Megatron-Core with overlap, else "     \
       "fp32")                                                                  \
     X(STACK, "stack", "training stack by the framework's name")                \
+    X(GPU_VARIANT, "gpu_variant",                                              \
+      "memory and bandwidth as the GPU's name says; clock by the cube root "   \
+      "of its power over the usual one")                                       \
     X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
     X(STEP_TIME, "step_time",                                                  \
       "measured: from tokens/s, samples/s or TFLOP/s and their definition")

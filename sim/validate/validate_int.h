@@ -9,9 +9,9 @@ struct mw_measured {
     const char *id, *kind, *model, *gpu, *interconnect, *zero, *seq_parallel,
         *recompute, *offload, *dtype, *schedule, *framework, *tflops_def,
         *flops_attention;
-    double hidden, layers, heads, kv_heads, ffn, vocab, experts, gated_mlp, seq,
-        global_batch, micro_batch, grad_accum, gpus, nodes, tp, pp, vpp, dp, cp,
-        ep;
+    double hidden, layers, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn,
+        gated_mlp, seq, global_batch, micro_batch, grad_accum, gpus, nodes, tp,
+        pp, vpp, dp, cp, ep;
     double step_time_s, samples_per_s, tokens_per_s_per_gpu, tflops_per_gpu;
 };
 
@@ -27,6 +27,7 @@ struct mw_case {
     struct mw_scenario scenario;
     struct mw_layout layout;
     struct mw_system system; /* the database's with the row's NICs */
+    struct mw_gpu gpu;       /* the database's with what the row says of it */
     struct mw_cost_ctx ctx;
 };
 
