@@ -14,10 +14,10 @@ static void print_plans(const struct mw_search_result *r, size_t top)
     static const char *const names[] = {
         "#",        "tp",        "cp",     "ep",   "pp",
         "vpp",      "dp",        "mbs",    "zero", "recompute",
-        "schedule", "step time", "slower", "MFU",  "peak memory"};
+        "schedule", "step time", "slower", "MFU",  "peak memory", "rank order"};
     struct mw_table *t = mw_table_new();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        mw_table_col(t, names[i], i != 9 && i != 10);
+        mw_table_col(t, names[i], i != 9 && i != 10 && i != 15);
     }
     for (size_t i = 0; i < r->n_plans && i < top; i++) {
         const struct mw_candidate *c = &r->plans[i];
@@ -39,6 +39,7 @@ static void print_plans(const struct mw_search_result *r, size_t top)
                       100 * (c->step_time_s / r->plans[0].step_time_s - 1));
         mw_table_cell(t, "%.1f %%", 100 * c->mfu);
         mw_table_cell(t, "%s", mw_fmt_bytes(c->peak_bytes, peak));
+        mw_table_cell(t, "%s", c->layout.order);
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
