@@ -243,6 +243,19 @@ static bool same_number(double a, double b)
     return (isnan(a) && isnan(b)) || a == b;
 }
 
+/* "fp8-mx" is "mxfp8"; "fp8" and "fp8-cs" scale by tensor. */
+static bool same_dtype(const char *a, const char *b)
+{
+    static const char *const words[] = {"mx", "fp4", "fp8", "bf16", "fp16"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (mw_text_has(a, words[i]) != mw_text_has(b, words[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The same job; layouts change with releases. */
 static bool same_run(const struct mw_measured *a, const struct mw_measured *b)
 {
@@ -256,8 +269,7 @@ static bool same_run(const struct mw_measured *a, const struct mw_measured *b)
         }
     }
     return strcmp(a->model, b->model) == 0 && strcmp(a->gpu, b->gpu) == 0 &&
-           strcasecmp(a->dtype, b->dtype) == 0 &&
-           strcmp(a->kind, b->kind) == 0 &&
+           same_dtype(a->dtype, b->dtype) && strcmp(a->kind, b->kind) == 0 &&
            strncmp(a->framework, b->framework, n) == 0;
 }
 
@@ -266,6 +278,9 @@ static bool is_superseded(const struct mw_measured *all, size_t n, size_t i)
 {
     long mine[4], other[4];
 
+    if (!mw_case_is_core(&all[i])) {
+        return false;
+    }
     release_of(all[i].framework, mine);
     for (size_t j = 0; j < n; j++) {
         if (j == i || strcmp(all[i].framework, all[j].framework) == 0 ||

@@ -218,8 +218,6 @@ static void test_what_cannot_be_expressed_says_why(void **state)
     static const struct {
         const char *row, *why;
     } rows[] = {
-        {"a,pretrain,mix,1024,24,16,,,8,1024,64,1," MACHINE ",1,1,,8,,,,,1,,,",
-         "mixture of experts"},
         {"b,lora,gpt,1024,24,16,,,,1024,64,1," MACHINE ",1,1,,8,,,,,1,,,",
          "LoRA"},
         {"c,pretrain,gpt,1024,24,16,,,,1024,64,1," MACHINE ",,,,,,,,,1,,,",
