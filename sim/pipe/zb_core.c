@@ -96,11 +96,10 @@ void mw_zb_init(struct mw_zb *z, const struct mw_auto_problem *q)
     }
     init_places(z);
     init_derived(z);
+    /* What construction may cost: enough runs for every base order. */
     passes = 3.0 * z->m * z->n_virtual;
-    z->effort_limit = z->v == 1 ? 3e7 : 8e6;
-    if (z->effort_limit < 150 * passes) {
-        z->effort_limit = 150 * passes;
-    }
+    z->effort_limit =
+        z->v == 1 ? fmax(3e7, 150 * passes) : fmax(3e6, 60 * passes);
 }
 
 void mw_zb_set_times(struct mw_zb *z, mw_time *fbw, mw_time comm)

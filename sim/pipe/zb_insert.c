@@ -62,6 +62,18 @@ static mw_time next_w_time(const struct insertion *x, int d)
     return x->z->w[d * x->z->v + next_w_chunk(x, d)];
 }
 
+/* Idle time of the stage that has waited longest. */
+static mw_time longest_idle(const struct insertion *x)
+{
+    mw_time most = 0;
+    int i;
+
+    for (i = 0; i < x->z->p; i++) {
+        most = x->r->lane[i].idle > most ? x->r->lane[i].idle : most;
+    }
+    return most;
+}
+
 /* Idle time that the target leaves to a device. */
 static mw_time budget(const struct insertion *x, int d)
 {
@@ -69,6 +81,9 @@ static mw_time budget(const struct insertion *x, int d)
     bool has_forwards = x->r->lane[d].n_forwards < z->m * z->v;
     mw_time target = has_forwards ? x->rule->target : x->rule->target_tail;
 
+    if (x->rule->is_level) {
+        return longest_idle(x);
+    }
     if (target == MW_ZB_NEVER) {
         return target;
     }
@@ -206,5 +221,115 @@ mw_time mw_zb_insert(struct mw_zb *z, struct mw_zb_run *r,
         z->effort += r->lane[d].at + r->lane[d].n_drained;
     }
     value = is_alive ? mw_zb_objective(z, r) : MW_ZB_NEVER;
+    return value < cutoff ? value : MW_ZB_NEVER;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+/*
+ * May stage i leave out its F of this row? The next stage has two to run still,
+ * the F would keep the next B waiting, and waiting for that B (the next stage
+ * does an F and it) does not make this the stage that has waited longest.
+ */
+static bool wants_to_skip(const struct insertion *x, int i)
+{
+    const struct mw_zb *z = x->z;
+    const struct mw_zb_lane *l = &x->r->lane[i], *next = &x->r->lane[i + 1];
+    mw_time arrival = next->t + z->f[i + 1] + z->b[i + 1] + z->comm;
+    int64_t over = l->memory + z->mem_f - z->limit[i];
+    mw_time drain = 0;
+
+    if (x->r->n_f[i] - x->r->n_f[i + 1] < 2) {
+        return false;
+    }
+    if (l->t >= arrival) {
+        return true;
+    }
+    if (over > 0 && z->mem_w > 0) {
+        drain = (over + z->mem_w - 1) / z->mem_w * z->w[i];
+    }
+    return l->t + z->f[i] + drain > arrival &&
+           arrival - l->t <= longest_idle(x) - l->idle;
+}
+
+/* First stage that runs an F in this row: those above it skip theirs. */
+static int first_running(const struct insertion *x)
+{
+    int i;
+
+    for (i = x->z->p - 2; x->rule->may_skip && i >= 0; i--) {
+        if (x->r->n_f[i] < x->z->m && wants_to_skip(x, i)) {
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static bool run_row(const struct insertion *x)
+{
+    const struct mw_zb *z = x->z;
+    int i;
+
+    for (i = first_running(x); i < z->p; i++) {
+        if (x->r->n_f[i] < z->m &&
+            !place(x, i, MW_ZB_F, mw_zb_ready(z, x->r, i, MW_ZB_F))) {
+            return false;
+        }
+    }
+    for (i = z->p - 1; i >= 0; i--) {
+        mw_time ready = mw_zb_ready(z, x->r, i, MW_ZB_B);
+
+        if (ready < 0 || !place(x, i, MW_ZB_B, ready)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_rows(const struct insertion *x, const int *warm)
+{
+    const struct mw_zb *z = x->z;
+    int i, k;
+
+    for (i = 0; i < z->p; i++) {
+        for (k = 0; k < warm[i] && k < z->m; k++) {
+            if (!place(x, i, MW_ZB_F, mw_zb_ready(z, x->r, i, MW_ZB_F))) {
+                return false;
+            }
+        }
+    }
+    for (i = z->p - 1; i >= 0; i--) {
+        if (!place(x, i, MW_ZB_B, mw_zb_ready(z, x->r, i, MW_ZB_B))) {
+            return false;
+        }
+    }
+    for (k = 1; k < z->m; k++) {
+        if (!run_row(x)) {
+            return false;
+        }
+    }
+    for (i = 0; i < z->p; i++) {
+        drain(x, i);
+    }
+    return true;
+}
+
+mw_time mw_zb_rows(struct mw_zb *z, struct mw_zb_run *r, const int *warm,
+                   const struct mw_zb_rule *rule, mw_time cutoff,
+                   struct mw_zb_order *out)
+{
+    struct insertion x = {z, r, NULL, rule, out, cutoff};
+    mw_time value = MW_ZB_NEVER;
+    int i;
+
+    mw_zb_run_reset(z, r);
+    for (i = 0; out != NULL && i < z->p; i++) {
+        out->n[i] = 0;
+    }
+    if (run_rows(&x, warm)) {
+        value = mw_zb_objective(z, r);
+    }
+    for (i = 0; i < z->p; i++) {
+        z->effort += r->lane[i].at + r->lane[i].n_drained;
+    }
     return value < cutoff ? value : MW_ZB_NEVER;
 }

@@ -78,6 +78,10 @@ struct mw_zb_rule {
     mw_time target;      /* objective aimed at while forwards are left ... */
     mw_time target_tail; /* ... and afterwards: idle beyond it is filled */
     bool fill_f, fill_b; /* a W may delay the F (B) that follows it */
+    /* Rows only: idle is filled beyond that of the stage which has waited
+     * longest so far, instead of beyond a target; and forwards are left out
+     * where the next stage has enough. */
+    bool is_level, may_skip;
 };
 struct mw_zb_run {
     mw_time *f_end, *b_end;  /* [p v][m] */
@@ -101,6 +105,14 @@ mw_time mw_zb_insert(struct mw_zb *z, struct mw_zb_run *r,
                      const struct mw_zb_order *fb,
                      const struct mw_zb_rule *rule, mw_time cutoff,
                      struct mw_zb_order *out);
+/*
+ * One chunk: warm[i] forwards on stage i, then row by row one F on every stage
+ * from the first and one B from the last, after the
+ * authors' heuristic. Values as mw_zb_insert.
+ */
+mw_time mw_zb_rows(struct mw_zb *z, struct mw_zb_run *r, const int *warm,
+                   const struct mw_zb_rule *rule, mw_time cutoff,
+                   struct mw_zb_order *out);
 /* Objective of a full order by longest path; MW_ZB_NEVER when it deadlocks or
  * exceeds memory. r->f_end, b_end hold the ends afterwards. */
 mw_time mw_zb_eval(struct mw_zb *z, struct mw_zb_run *r,

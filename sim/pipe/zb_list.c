@@ -374,7 +374,10 @@ void mw_zb_lists(struct mw_zb *z, struct mw_zb_run *r, struct mw_zb_best *best)
             struct mw_zb_list_rule rule = {.patience = patience[i / 3],
                                            .lead = lead,
                                            .among = (enum mw_zb_among)(i % 3)};
-            struct mw_zb_rule w = {best->bound, best->bound, true, true};
+            struct mw_zb_rule w = {.target = best->bound,
+                                   .target_tail = best->bound,
+                                   .fill_f = true,
+                                   .fill_b = true};
 
             mw_time v = mw_zb_list_run(z, r, &rule, &full);
 

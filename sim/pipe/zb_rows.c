@@ -18,7 +18,7 @@ struct rows {
     struct mw_zb *z;
     struct mw_zb_run *r;
     struct mw_zb_best *best;
-    struct mw_zb_order fb;
+    struct mw_zb_order fb, full;
     mw_time *f_end; /* [p][kmax]: ends of forwards when only forwards run */
     int kmax;
     int *w; /* [p] */
@@ -142,7 +142,8 @@ static bool try_fills(struct rows *x, mw_time target, mw_time tail)
     int k;
 
     for (k = 3; k >= 0; k--) {
-        struct mw_zb_rule rule = {target, tail, (k & 1) != 0, (k & 2) != 0};
+        struct mw_zb_rule rule = {target,       tail,  (k & 1) != 0,
+                                  (k & 2) != 0, false, false};
 
         if (mw_zb_try(x->z, x->r, &x->fb, &rule, x->best, "greedy")) {
             return true;
@@ -191,6 +192,42 @@ static bool try_even(struct rows *x)
     return false;
 }
 
+/* Rows that keep the stages' idle times level, then insertion into their F/B
+ * order. */
+static bool try_level(struct rows *x)
+{
+    static const enum warm_mode modes[] = {WARM_BUDGET, WARM_FLOOR, WARM_CEIL};
+    struct mw_zb_best *best = x->best;
+    int mode, step, k;
+
+    for (step = 1; step >= 0; step--) {
+        for (mode = 0; mode < 3; mode++) {
+            warm_up(x, modes[mode], best->bound, step);
+            for (k = 0; k < 4; k++) {
+                struct mw_zb_rule rule = {
+                    0, 0, (k & 1) != 0, (k & 1) != 0, true, (k & 2) != 0};
+                mw_time v =
+                    mw_zb_rows(x->z, x->r, x->w, &rule, MW_ZB_NEVER, &x->full);
+
+                if (v == MW_ZB_NEVER) {
+                    continue;
+                }
+                if (v < best->value) {
+                    mw_zb_order_copy(&best->order, &x->full, x->z->p);
+                    best->value = v;
+                    best->found_by = "rows";
+                }
+                mw_zb_strip(x->z, &x->full, &x->fb);
+                if (try_fills(x, best->bound, best->bound) ||
+                    try_fills(x, best->value - 1, best->value - 1)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
 static bool portfolio(struct rows *x)
 {
     static const double above[] = {0, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1};
@@ -212,6 +249,9 @@ static bool portfolio(struct rows *x)
                     return x->best->value <= x->best->bound;
                 }
             }
+        }
+        if (e == 0 && try_level(x)) {
+            return true;
         }
     }
     for (step = 0; step < 3; step++) {
@@ -334,11 +374,13 @@ void mw_zb_greedy(struct mw_zb *z, struct mw_zb_run *r, struct mw_zb_best *best)
     x.f_end = mw_calloc((size_t)z->p * (size_t)x.kmax, sizeof *x.f_end);
     x.w = mw_calloc((size_t)z->p, sizeof *x.w);
     mw_zb_order_init(&x.fb, z);
+    mw_zb_order_init(&x.full, z);
     forward_ends(&x);
     if (!portfolio(&x) && best->value < MW_ZB_NEVER && !refine(&x)) {
         climb(&x);
     }
     mw_zb_order_release(&x.fb);
+    mw_zb_order_release(&x.full);
     mw_free(x.w);
     mw_free(x.f_end);
 }

@@ -155,7 +155,10 @@ static bool insert_at(struct vee *x, mw_time target, mw_time tail,
     int k;
 
     for (k = 3; k >= 0; k--) {
-        struct mw_zb_rule rule = {target, tail, (k & 1) != 0, (k & 2) != 0};
+        struct mw_zb_rule rule = {.target = target,
+                                  .target_tail = tail,
+                                  .fill_f = (k & 1) != 0,
+                                  .fill_b = (k & 2) != 0};
 
         if (mw_zb_try(x->z, x->r, &x->fb, &rule, x->best, who)) {
             return true;
