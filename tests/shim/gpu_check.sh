@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# exec/gpu_check.sh to its end on the stand-in: every file is there, every time
+# is a positive number, the tables load as an overlay.
+set -euo pipefail
+fail() { echo "FAILED: $*" >&2; exit 1; }
+command -v python3 >/dev/null || exit 77
+rm -rf out bad
+export MW_SHIM_SEED=5
+"${MW_SOURCE:?}/exec/gpu_check.sh" -o "$PWD/out" --quick --device h200-sxm
+
+python3 - <<'PY'
+import csv, json, math
+o = json.load(open("out/gpu_check.json"))
+def times(x, path=""):
+    if isinstance(x, dict):
+        for k, v in x.items():
+            if k.endswith("_s") and k != "predicted_step_time_s":
+                yield path + k, v
+            yield from times(v, path + k + ".")
+    elif isinstance(x, list):
+        for i, v in enumerate(x):
+            yield from times(v, f"{path}{i}.")
+found = list(times({k: v for k, v in o.items() if k != "steps"}))
+assert len(found) > 40, len(found)
+for k, v in found:
+    assert v is not None and math.isfinite(v) and v > 0, (k, v)
+assert o["left_out"] == [], o["left_out"]
+assert len(o["gemm"]) == 12 and {g["pass"] for g in o["gemm"]} == set("FBW")
+assert {k["op"] for k in o["kernels"]} == {"norm", "activation", "add", "rotary",
+    "embedding", "cross_entropy", "optimizer"}
+assert {c["direction"] for c in o["copies"]} == {"h2d", "d2h", "both", "d2d"}
+assert o["layers"][0]["bytes"] == o["layers"][0]["bytes_by_driver"]
+assert o["steps"][0]["backend"] == "cuda" and o["steps"][0]["peak_bytes"][0] > 0
+rows = list(csv.DictReader(open("out/kernels.csv")))
+assert len(rows) == len(o["gemm"]) + len(o["kernels"])
+assert {r["device"] for r in rows} == {"h200-sxm"}
+PY
+"${MESHWRIGHT:?}" hw check --hwdb out >/dev/null || fail "the overlay is refused"
+[ -s out/raw_samples.csv ] && [ -s out/machine.csv ] || fail "files are missing"
+
+# No GPU, and one that fails in the middle: a message, and no tables.
+status=0
+MW_SHIM_FAIL=400 "${MW_GPU_CHECK:?}" -o bad --quick --device h200-sxm 2>err.txt ||
+    status=$?
+[ $status = 5 ] || fail "status $status of a failing device"
+grep -q "made to fail" err.txt || fail "no reason: $(cat err.txt)"
+[ ! -e bad/kernels.csv ] && [ ! -e bad/gpu_check.json ] || fail "partial files"
