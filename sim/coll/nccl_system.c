@@ -26,24 +26,27 @@ struct builder {
     struct mw_err *err;
 };
 
+/* Hosts stand above the 56 bits of a bus number. */
+#define LOCAL_MASK INT64_C(0x00ffffffffffffff)
+
 static int64_t with_host(int host, int64_t local)
 {
-    return ((int64_t)host << 56) + (local & 0x00ffffffffffffffLL);
+    return ((int64_t)host << 56) + (local & LOCAL_MASK);
 }
 
 /* "0000:1a:00.0" as a number, punctuation left out. */
 static int64_t bus_number(const char *text)
 {
-    int64_t v = 0;
+    uint64_t v = 0;
     for (; *text; text++) {
         char c = (char)tolower((unsigned char)*text);
         if (c >= '0' && c <= '9') {
-            v = (v << 4) | (c - '0');
+            v = (v << 4) | (uint64_t)(c - '0');
         } else if (c >= 'a' && c <= 'f') {
-            v = (v << 4) | (c - 'a' + 10);
+            v = (v << 4) | (uint64_t)(c - 'a' + 10);
         }
     }
-    return v & 0x00ffffffffffffffLL;
+    return (int64_t)v & LOCAL_MASK;
 }
 
 static int count_elements(const struct mw_xml *node)
