@@ -13,14 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *data_dir(void)
+/* MESHWRIGHT_DATA, else the source tree that was built, else the folder that
+ * was installed beside the program (which may have been moved since), else the
+ * one it was configured for. */
+static const char *data_dir(struct mw_arena *arena)
 {
     const char *dir = getenv("MESHWRIGHT_DATA");
     if (dir != NULL && *dir != '\0') {
         return dir;
     }
-    return mw_file_exists(MW_HWDB_SOURCE_DIR "/gpus.csv") ? MW_HWDB_SOURCE_DIR
-                                                          : MW_HWDB_INSTALL_DIR;
+    if (mw_file_exists(MW_HWDB_SOURCE_DIR "/gpus.csv")) {
+        return MW_HWDB_SOURCE_DIR;
+    }
+    char program[4096];
+    if (mw_program_dir(program, sizeof program)) {
+        dir = mw_arena_printf(arena, "%s/../share/meshwright/hwdb", program);
+        if (mw_file_exists(dir)) {
+            return dir;
+        }
+    }
+    return MW_HWDB_INSTALL_DIR;
 }
 
 static const char *overlay_default(void)
@@ -140,7 +152,7 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
     struct mw_hwdb *db = mw_calloc(1, sizeof *db);
     mw_arena_init(&db->arena);
     db->measured = mw_hw_measured_new();
-    db->data_dir = mw_arena_strdup(&db->arena, data_dir());
+    db->data_dir = mw_arena_strdup(&db->arena, data_dir(&db->arena));
     enum mw_status status = MW_OK;
     const char *overlay = overlay_dir ? overlay_dir : overlay_default();
     if (overlay != NULL) {
