@@ -121,6 +121,21 @@ static uint64_t count_reason(const struct mw_validate *v, const char *reason)
     return n;
 }
 
+static void print_memory(const struct mw_validate *v)
+{
+    const struct mw_validate_group *g = &v->overall;
+
+    if (g->memory_rows > 0) {
+        printf("\nMemory: %" PRIu64 " measured peaks, MAPE %.1f %%, bias "
+               "%+.1f %%\n",
+               g->memory_rows, 100 * g->memory_mape, 100 * g->memory_bias);
+    }
+    printf("%sPredicted to fit: %" PRIu64 " of %" PRIu64 " that ran; not to "
+           "fit: %" PRIu64 " of %" PRIu64 " that ran out\n",
+           g->memory_rows > 0 ? "" : "\n", g->ran_right, g->ran_rows,
+           g->oom_right, g->oom_rows);
+}
+
 static void print_notes(const struct mw_validate *v)
 {
     printf("\nFilled, by rule (rows):\n");
@@ -150,6 +165,7 @@ static void print_people(const struct mw_validate *v, bool all_rows)
     }
     printf("%" PRIu64 " of %zu rows predicted\n", v->overall.rows, v->rows.n);
     print_groups(v);
+    print_memory(v);
     print_notes(v);
 }
 
@@ -167,6 +183,13 @@ static json_t *group_json(const struct mw_validate_group *g)
     mw_json_set_real(o, "bias", g->bias);
     mw_json_set_real(o, "order_rate", g->order_rate);
     mw_json_set_real(o, "regret_median", g->regret_median);
+    mw_json_set_int(o, "memory_rows", (long long)g->memory_rows);
+    mw_json_set_real(o, "memory_mape", g->memory_mape);
+    mw_json_set_real(o, "memory_bias", g->memory_bias);
+    mw_json_set_int(o, "oom_rows", (long long)g->oom_rows);
+    mw_json_set_int(o, "oom_right", (long long)g->oom_right);
+    mw_json_set_int(o, "ran_rows", (long long)g->ran_rows);
+    mw_json_set_int(o, "ran_right", (long long)g->ran_right);
     return o;
 }
 
@@ -186,6 +209,10 @@ static json_t *row_json(const struct mw_validate_row *r)
     mw_json_set_real(o, "peak_bytes", r->peak_bytes);
     mw_json_set_bool(o, "fits", r->fits);
     mw_json_set_bool(o, "noisy", r->is_noisy);
+    if (r->measured_bytes > 0) {
+        mw_json_set_real(o, "measured_bytes", r->measured_bytes);
+        mw_json_set_real(o, "predicted_bytes", r->predicted_bytes);
+    }
     return o;
 }
 

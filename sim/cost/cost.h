@@ -127,6 +127,7 @@ struct mw_cost_ctx {
     double ramp_s, ramp_bytes, pair_loss, quad_loss, nvls_ratio;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
+    double allocator_share;      /* allocated / reserved; 1 on a CPU */
     /* Indexed once, so that pricing does no look-up by name. */
     struct mw_measured_set measured[MW_MEASURED_OP_COUNT][MW_DTYPE_COUNT];
     struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];

@@ -79,7 +79,8 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
         {"gemm_tile_n", &ctx->gemm_tile_n, false},
         {"gemm_k_half", &ctx->gemm_k_half, false},
         {"device_context_bytes", &ctx->device_context_bytes, false},
-        {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false}};
+        {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false},
+        {"allocator_share", &ctx->allocator_share, false}};
 
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         enum mw_status status = MW_OK;
@@ -225,7 +226,8 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 int n_nodes, int gpus_per_node,
                                 struct mw_err *err)
 {
-    struct mw_cost_ctx made = {.db = db, .n_nodes = n_nodes};
+    struct mw_cost_ctx made = {
+        .db = db, .n_nodes = n_nodes, .allocator_share = 1};
     enum mw_status status = mw_hwdb_system(db, system, &made.system, err);
 
     if (status != MW_OK) {

@@ -71,6 +71,12 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
                            mw_schedule_high_water(s, d, act), &out->memory[d]);
         out->peak_bytes = fmax(out->peak_bytes, out->memory[d].total_bytes);
     }
+    for (int d = 0; d < f->n_devices; d++) {
+        out->allocated_bytes =
+            fmax(out->allocated_bytes,
+                 out->memory[d].total_bytes - out->memory[d].overhead_bytes);
+    }
+    out->reserved_bytes = out->allocated_bytes / p->ctx->allocator_share;
     out->fits = out->peak_bytes <= out->usable_bytes;
 }
 

@@ -29,6 +29,9 @@ struct mw_step_result {
     int n_stages;
     struct mw_stage_memory *memory; /* [pp] */
     double peak_bytes, capacity_bytes, usable_bytes;
+    double allocated_bytes; /* tensors of the fullest rank: without context and
+                               communicators */
+    double reserved_bytes;  /* what the caching allocator holds for them */
     bool fits;
     uint64_t events;
     double wall_time_s;

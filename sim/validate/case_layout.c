@@ -201,8 +201,6 @@ static void refuse(struct mw_case *c)
         mw_case_skip(c, "layout is not given");
     } else if (mw_text_has(r->kind, "lora")) {
         mw_case_skip(c, "LoRA");
-    } else if (mw_text_has(r->kind, "OOM")) {
-        mw_case_skip(c, "ran out of memory: no time");
     } else if (mw_text_has(r->offload, "optimizer") ||
                mw_text_has(r->framework, "offload")) {
         mw_case_skip(c, "offload to the host");

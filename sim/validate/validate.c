@@ -98,6 +98,8 @@ static const struct mw_csv_field row_fields[] = {
     TEXT(framework, false),
     TEXT(tflops_def, false),
     TEXT(flops_attention, false),
+    TEXT(mem_gib_per_gpu, false),
+    TEXT(mem_def, false),
     NUMBER(hidden, 1),
     NUMBER(layers, 1),
     NUMBER(heads, 1),
@@ -136,7 +138,9 @@ static void simulate(struct mw_case *c, struct mw_validate_row *out)
         mw_case_skip(c, "%s", why.text);
         return;
     }
-    if (mw_step_simulate(&c->scenario, &plan, &c->ctx, NULL, &result, &why) !=
+    struct mw_step_opts opts = {.memory_only = out->is_oom};
+
+    if (mw_step_simulate(&c->scenario, &plan, &c->ctx, &opts, &result, &why) !=
         MW_OK) {
         mw_case_skip(c, "%s", why.text);
         mw_plan_release(&plan);
@@ -145,9 +149,18 @@ static void simulate(struct mw_case *c, struct mw_validate_row *out)
     out->measured_s = mw_case_measured_s(c, &result);
     out->predicted_s = result.step_time_s;
     out->peak_bytes = result.peak_bytes;
-    out->fits = result.fits;
+    out->fits =
+        result.reserved_bytes + result.peak_bytes - result.allocated_bytes <=
+        result.capacity_bytes;
+    struct mw_case_memory memory;
+
+    mw_case_memory(c, &result, &memory);
+    out->measured_bytes = memory.measured_bytes;
+    out->predicted_bytes = memory.predicted_bytes;
     memcpy(out->breakdown_s, result.breakdown_s, sizeof out->breakdown_s);
-    if (!(out->measured_s > 0)) {
+    if (out->is_oom) {
+        mw_case_skip(c, "ran out of memory: memory alone is predicted");
+    } else if (!(out->measured_s > 0)) {
         mw_case_skip(c, "no measured time");
     }
     mw_step_result_release(&result);
@@ -310,6 +323,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
                           .row = &all[i],
                           .all = all,
                           .n_all = n_all};
+    out->is_oom = mw_case_is_oom(c->row);
     c->scenario.name = c->row->id;
     c->scenario.file = out->file;
     mw_limits_default(&c->scenario.limits);

@@ -86,7 +86,11 @@ struct mw_validate_row {
     double measured_s, predicted_s;
     double breakdown_s[MW_SPAN_KIND_COUNT];
     double peak_bytes;
-    bool fits;
+    bool fits;   /* what the allocator holds, context and communicators are no
+                    more than the device has */
+    bool is_oom; /* measured to run out of memory: no time */
+    /* Measured (0: not) and predicted by the same definition. */
+    double measured_bytes, predicted_bytes;
     struct mw_case *state; /* private */
 };
 
@@ -95,6 +99,10 @@ struct mw_validate_group {
     uint64_t rows; /* predicted ones */
     double mape, median_ape, p90_ape, bias;
     double order_rate, regret_median; /* NaN without alternatives */
+    uint64_t memory_rows;             /* with a measured peak */
+    double memory_mape, memory_bias;
+    uint64_t oom_rows, oom_right; /* ran out, and predicted not to fit */
+    uint64_t ran_rows, ran_right; /* ran, and predicted to fit */
 };
 
 struct mw_validate {

@@ -8,7 +8,7 @@
 struct mw_measured {
     const char *id, *kind, *model, *gpu, *interconnect, *zero, *seq_parallel,
         *recompute, *offload, *dtype, *schedule, *framework, *tflops_def,
-        *flops_attention;
+        *flops_attention, *mem_gib_per_gpu, *mem_def;
     double hidden, layers, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn,
         gated_mlp, seq, global_batch, micro_batch, grad_accum, gpus, nodes, tp,
         pp, vpp, dp, cp, ep;
@@ -62,6 +62,15 @@ void mw_case_layout(struct mw_case *c);
 void mw_case_machine(struct mw_case *c);
 /* Measured seconds of the row; 0 when it has none. Needs the prediction's
  * FLOPs, which do not depend on the time. */
+/* Measured bytes of the fullest rank (0: none), what they are compared with,
+ * and whether the run is said to have run out of memory. */
+struct mw_case_memory {
+    double measured_bytes, predicted_bytes;
+    bool is_oom;
+};
+bool mw_case_is_oom(const struct mw_measured *r);
+void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
+                    struct mw_case_memory *out);
 double mw_case_measured_s(struct mw_case *c, const struct mw_step_result *r);
 
 #endif

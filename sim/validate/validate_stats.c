@@ -82,6 +82,37 @@ static void by_job(row_ptr *rows, size_t n, struct mw_validate_group *out)
     mw_free(regrets);
 }
 
+static void memory_stats(const struct mw_validate_row *const *rows, size_t n,
+                         struct mw_validate_group *out)
+{
+    double ape = 0, bias = 0;
+
+    out->memory_rows = out->oom_rows = out->oom_right = 0;
+    out->ran_rows = out->ran_right = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct mw_validate_row *r = rows[i];
+
+        if (r->is_oom && r->peak_bytes > 0) {
+            out->oom_rows++;
+            out->oom_right += !r->fits;
+        }
+        if (r->skipped != NULL) {
+            continue;
+        }
+        out->ran_rows++;
+        out->ran_right += r->fits;
+        if (r->measured_bytes > 0) {
+            double error = r->predicted_bytes / r->measured_bytes - 1;
+
+            out->memory_rows++;
+            ape += fabs(error);
+            bias += error;
+        }
+    }
+    out->memory_mape = ape / (double)out->memory_rows; /* NaN: none */
+    out->memory_bias = bias / (double)out->memory_rows;
+}
+
 void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
                        struct mw_validate_group *out)
 {
@@ -105,6 +136,7 @@ void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
     out->median_ape = mw_median(ape, m);
     out->p90_ape = mw_quantile(ape, m, 0.9);
     by_job(kept, m, out);
+    memory_stats(rows, n, out);
     mw_free(kept);
     mw_free(ape);
 }
