@@ -226,38 +226,6 @@ static void build_pairwise(struct prog_draft *d)
     }
 }
 
-/* All-gather in ceil(log2 n) rounds: round k sends all blocks had so far to
- * rank - 2^k, block j of the output at (rank + j) mod n. */
-static void build_bruck(struct prog_draft *d)
-{
-    int n = d->n;
-    for (int r = 0; r < n; r++) {
-        int have = 1, last = -1, last_step = -1;
-        for (int dist = 1; dist < n; dist *= 2) {
-            int count = dist < n - have ? dist : n - have;
-            int l = prog_add_lane(d, r, prog_mod(r - dist, n),
-                                  prog_mod(r + dist, n), 0);
-            int first = 1;
-            for (int j = 0; j < count; j++) {
-                struct mw_prog_step *s = prog_add_step(
-                    d, r, l, MW_STEP_SEND, prog_mod(r + j, n), 0, 1);
-                if (first) {
-                    s->dep_lane = last;
-                    s->dep_step = last_step;
-                    first = 0;
-                }
-            }
-            for (int j = 0; j < count; j++) {
-                prog_add_step(d, r, l, MW_STEP_RECV, 0,
-                              prog_mod(r + dist + j, n), 1);
-            }
-            have += count;
-            last = l;
-            last_step = (int)d->lane[r].v[l].step.n - 1;
-        }
-    }
-}
-
 /*
  * Reduce-scatter inside each group, all-reduce of every shard over the groups,
  * all-gather inside: n_groups * local blocks, rings throughout.
@@ -333,7 +301,7 @@ static bool is_possible(const struct mw_prog_spec *s)
     case MW_ALGO_RECURSIVE_DOUBLING:
         return pow2 && (ar || ag);
     case MW_ALGO_BRUCK:
-        return ag;
+        return ag || rs || op == MW_PROG_ALL_TO_ALL;
     case MW_ALGO_PAIRWISE:
         return op == MW_PROG_ALL_TO_ALL || op == MW_PROG_GATHER ||
                op == MW_PROG_SCATTER;
@@ -380,7 +348,7 @@ static void build_steps(struct prog_draft *d)
         prog_build_recursive_doubling(d);
         break;
     case MW_ALGO_BRUCK:
-        build_bruck(d);
+        prog_build_bruck(d);
         break;
     case MW_ALGO_PAIRWISE:
         build_pairwise(d);
@@ -446,7 +414,8 @@ enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
     p->op = spec->op;
     p->root = spec->root;
     p->n_ranks = spec->n_ranks;
-    p->in_place = spec->algo != MW_ALGO_PAIRWISE;
+    p->in_place =
+        spec->algo != MW_ALGO_PAIRWISE && spec->op != MW_PROG_ALL_TO_ALL;
     p->chunks_per_rank = 1;
     p->n_channels = spec->algo == MW_ALGO_HIERARCHICAL         ? 3
                     : spec->algo == MW_ALGO_DOUBLE_BINARY_TREE ? 2
@@ -462,11 +431,12 @@ enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
     d.lane = mw_calloc((size_t)d.n, sizeof *d.lane);
     bool shot = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ||
                 spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT;
+    bool bruck = spec->algo == MW_ALGO_BRUCK && !p->in_place;
     int all = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ? d.chunks : 1;
     for (int r = 0; r < d.n; r++) {
         int *n = p->rank[r].n_chunks;
         n[MW_BUF_INPUT] = n[MW_BUF_OUTPUT] = d.chunks;
-        n[MW_BUF_SCRATCH] = shot ? (d.n - 1) * all : 0;
+        n[MW_BUF_SCRATCH] = shot ? (d.n - 1) * all : bruck ? 3 * d.n : 0;
         if (spec->op == MW_PROG_GATHER) {
             n[MW_BUF_INPUT] = 1;
         } else if (spec->op == MW_PROG_SCATTER) {

@@ -34,5 +34,6 @@ void prog_build_tree(struct prog_draft *d);
 void prog_build_double_tree(struct prog_draft *d);
 void prog_build_halving_doubling(struct prog_draft *d);
 void prog_build_recursive_doubling(struct prog_draft *d);
+void prog_build_bruck(struct prog_draft *d);
 
 #endif

@@ -84,7 +84,7 @@ enum mw_prog_algo {
     MW_ALGO_DOUBLE_BINARY_TREE, /* all_reduce; two halves, chunks pipelined */
     MW_ALGO_HALVING_DOUBLING,   /* power of two ranks */
     MW_ALGO_RECURSIVE_DOUBLING, /* power of two ranks */
-    MW_ALGO_BRUCK,              /* all_gather, all_to_all */
+    MW_ALGO_BRUCK,              /* all_gather, reduce_scatter, all_to_all */
     MW_ALGO_PAIRWISE,           /* all_to_all, gather, scatter */
     MW_ALGO_HIERARCHICAL,       /* all_reduce over groups of `local` ranks */
     MW_ALGO_ALL_PAIRS_ONE_SHOT, /* all_reduce, all_gather */
