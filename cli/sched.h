@@ -21,7 +21,7 @@ struct mw_sched_ask {
     double effort;  /* local search, millions of passes; 0: default */
     double exact_s; /* seconds GLPK may take; 0: not asked */
     double activation_bytes, boundary_bytes;
-    bool compare, order;
+    bool is_blocking, compare, order;
 };
 /* What is made of it. Arrays are [n_stages * n_chunks]. */
 struct mw_sched_made {

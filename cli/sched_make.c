@@ -135,7 +135,8 @@ static enum mw_status set_times(const struct mw_sched_ask *a, int p, int v,
                                       .b_ps = m->b_ps,
                                       .w_ps = m->w_ps,
                                       .comm_ps = mw_time_from_s(a->comm_s),
-                                      .opt_ps = m->opt_ps};
+                                      .opt_ps = m->opt_ps,
+                                      .is_blocking = a->is_blocking};
     return a->stage_times != NULL ? read_stage_times(a, m, p, v, err) : MW_OK;
 }
 
@@ -211,8 +212,6 @@ static enum mw_status make_auto(const struct mw_sched_ask *a, int v,
         if (a->exact_s > 0 || a->lp_file != NULL) {
             st = run_exact(a, &q, m, err);
         }
-    } else {
-        mw_err_prefix(err, "--memory-limit");
     }
     return st;
 }

@@ -20,6 +20,7 @@ enum {
     OPT_TIMES,
     OPT_STAGE_TIMES,
     OPT_OPTIMIZER,
+    OPT_BLOCKING,
     OPT_LIMIT,
     OPT_MODEL,
     OPT_W_SHARE,
@@ -55,6 +56,9 @@ static const struct argp_option options[] = {
      "differ between stages", 2},
     {"optimizer", OPT_OPTIMIZER, "S", 0,
      "Seconds of the optimizer step after a stage's last pass", 2},
+    {"blocking-sends", OPT_BLOCKING, NULL, 0,
+     "A stage waits for each of its sends (Megatron-LM without overlapped "
+     "point-to-point communication)", 2},
     {"memory-limit", OPT_LIMIT, "X", 0,
      "Activations of one micro-batch on one stage that a device holds", 3},
     {"memory-model", OPT_MODEL, "NAME", 0,
@@ -251,6 +255,9 @@ static error_t parse_costs(int key, char *arg, struct mw_sched_ask *a,
         return 0;
     case OPT_OPTIMIZER:
         parse_real("--optimizer", arg, 1e4, &a->opt_s, state);
+        return 0;
+    case OPT_BLOCKING:
+        a->is_blocking = true;
         return 0;
     case OPT_LIMIT:
         parse_real("--memory-limit", arg, 1e9, &a->memory_limit, state);

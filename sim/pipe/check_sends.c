@@ -198,13 +198,24 @@ enum mw_status mw_schedule_check_sends(const struct mw_schedule *s, int buffers,
 
 int mw_schedule_send_buffers(const struct mw_schedule *s)
 {
-    int n = 0;
+    int low = -1, high = 0; /* low fails, high does not */
 
-    while (n < s->n_microbatches &&
-           mw_schedule_check_sends(s, n, NULL) != MW_OK) {
-        n++;
+    while (high < s->n_microbatches &&
+           mw_schedule_check_sends(s, high, NULL) != MW_OK) {
+        low = high;
+        high = high == 0 ? 1 : 2 * high;
     }
-    return n;
+    high = high < s->n_microbatches ? high : s->n_microbatches;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+
+        if (mw_schedule_check_sends(s, middle, NULL) == MW_OK) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    return high;
 }
 
 enum mw_status mw_schedule_check_memory(const struct mw_schedule *s,

@@ -126,8 +126,9 @@ static void wake(struct machine *m, int d)
     }
 }
 
-/* Notes that a slot of device d ended, and wakes who may wait for it. */
-static void finish(struct machine *m, int d, uint32_t i, mw_time start,
+/* Notes that a slot of device d ended, and wakes who may wait for it: true when
+ * that is another device. */
+static bool finish(struct machine *m, int d, uint32_t i, mw_time start,
                    mw_time end)
 {
     const struct mw_schedule *s = m->s;
@@ -141,15 +142,18 @@ static void finish(struct machine *m, int d, uint32_t i, mw_time start,
     m->end[i] = end;
     if (x->pass == MW_PASS_F) {
         m->f_end[cell] = end;
-        if (k < m->last && device[k + 1] != d) {
-            wake(m, device[k + 1]);
-        }
-    } else if (x->pass != MW_PASS_W) {
+        k++;
+    } else if (x->pass == MW_PASS_W) {
+        return false;
+    } else {
         m->b_end[cell] = end;
-        if (k > 0 && device[k - 1] != d) {
-            wake(m, device[k - 1]);
-        }
+        k--;
     }
+    if (k < 0 || k > m->last || device[k] == d) {
+        return false;
+    }
+    wake(m, device[k]);
+    return true;
 }
 
 static void run_device(struct machine *m, int d)
@@ -162,6 +166,7 @@ static void run_device(struct machine *m, int d)
         bool is_pair = (x->flags & MW_SLOT_PAIR) != 0 && i + 1 < end;
         mw_time t = ready(m, d, x), t2 = is_pair ? ready(m, d, x + 1) : 0;
         mw_time took = duration(m, d, x);
+        bool sends;
 
         if (t < 0 || t2 < 0) {
             break;
@@ -178,9 +183,12 @@ static void run_device(struct machine *m, int d)
         }
         m->free_ps[d] = t + took;
         m->at[d] = i + 1 + is_pair;
-        finish(m, d, i, t, t + took);
+        sends = finish(m, d, i, t, t + took);
         if (is_pair) {
-            finish(m, d, i + 1, t, t + took);
+            sends |= finish(m, d, i + 1, t, t + took);
+        }
+        if (sends && m->t->is_blocking) {
+            m->free_ps[d] += m->t->comm_ps;
         }
         i += 1 + (uint32_t)is_pair;
     }

@@ -140,6 +140,9 @@ struct mw_pipe_times {
     /* Duration of an overlapped F & BW pair, indexed as f_ps by the forward's
      * chunk; NULL: the sum of the two. */
     const mw_time *pair_ps;
+    /* A stage waits for each of its sends (comm_ps long) before it goes on:
+     * Megatron-LM without overlap_p2p_communication. */
+    bool is_blocking;
 };
 struct mw_pipe_run {
     mw_time makespan_ps;

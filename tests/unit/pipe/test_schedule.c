@@ -98,6 +98,28 @@ static void test_replay_by_hand(void **state)
     mw_schedule_release(&s);
 }
 
+/* The same with sends that block: stage 0 also waits 1 after each F (F1 3-5),
+ * stage 1 after each BW: F0 3-5, BW0 5-8, F1 9-11, BW1 11-14; stage 0: BW0 9-12
+ * BW1 15-18. */
+static void test_blocking_replay_by_hand(void **state)
+{
+    static const mw_time start[] = {0, 3, 9, 15, 3, 5, 9, 11};
+    mw_time f[] = {2, 2}, b[] = {1, 1}, w[] = {2, 2};
+    struct mw_pipe_times times = {
+        .f_ps = f, .b_ps = b, .w_ps = w, .comm_ps = 1, .is_blocking = true};
+    struct mw_schedule s = make("1f1b", 2, 2, 1);
+    struct mw_pipe_run r;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(mw_pipe_replay(&s, &times, &r, NULL), MW_OK);
+    for (i = 0; i < 8; i++) {
+        assert_int_equal(r.start_ps[i], start[i]);
+    }
+    mw_pipe_run_release(&r);
+    mw_schedule_release(&s);
+}
+
 static void test_text_round_trip(void **state)
 {
     struct mw_schedule s = make("interleaved-zb", 4, 8, 2), back = {0};
@@ -191,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orders_of_two_stages),
         cmocka_unit_test(test_replay_by_hand),
+        cmocka_unit_test(test_blocking_replay_by_hand),
         cmocka_unit_test(test_text_round_trip),
         cmocka_unit_test(test_wrong_orders_are_named),
         cmocka_unit_test(test_wrong_arguments),
