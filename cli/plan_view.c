@@ -12,9 +12,9 @@
 static void print_plans(const struct mw_search_result *r, size_t top)
 {
     static const char *const names[] = {
-        "#",        "tp",        "cp",     "ep",   "pp",
-        "vpp",      "dp",        "mbs",    "zero", "recompute",
-        "schedule", "step time", "slower", "MFU",  "peak memory", "rank order"};
+        "#",      "tp",  "cp",          "ep",        "pp",       "vpp",
+        "dp",     "mbs", "zero",        "recompute", "schedule", "step time",
+        "slower", "MFU", "peak memory", "rank order"};
     struct mw_table *t = mw_table_new();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         mw_table_col(t, names[i], i != 9 && i != 10 && i != 15);
@@ -229,6 +229,110 @@ json_t *mw_plan_view_why_json(const struct mw_comparison *c)
     mw_json_set_real(o, "other_bytes", c->other_bytes);
     mw_json_set(o, "memory_bytes", terms_json(c->memory, MW_MEMORY_TERMS));
     return o;
+}
+
+void mw_plan_view_robust(const struct mw_robust_row *rows, size_t n)
+{
+    struct mw_table *t = mw_table_new();
+
+    printf("\nStep time and rank when the world differs (* the rank "
+           "changes):\n");
+    mw_table_col(t, "#", true);
+    for (int k = 0; k < MW_ROBUST_CASES; k++) {
+        mw_table_col(t, mw_robust_case(k)->name, true);
+    }
+    mw_table_col(t, "", false);
+    for (size_t i = 0; i < n; i++) {
+        mw_table_row(t);
+        mw_table_cell(t, "%zu", i + 1);
+        for (int k = 0; k < MW_ROBUST_CASES; k++) {
+            char time[MW_FMT_MAX];
+
+            mw_table_cell(t, "%s (%d)",
+                          mw_fmt_seconds(rows[i].step_time_s[k], time),
+                          rows[i].rank[k]);
+        }
+        mw_table_cell(t, "%s", rows[i].changes ? "*" : "");
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+json_t *mw_plan_view_robust_json(const struct mw_robust_row *rows, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++) {
+        json_t *o = json_object(), *cases = json_array();
+
+        for (int k = 0; k < MW_ROBUST_CASES; k++) {
+            json_t *c = json_object();
+
+            mw_json_set_str(c, "case", mw_robust_case(k)->name);
+            mw_json_set_real(c, "step_time_s", rows[i].step_time_s[k]);
+            mw_json_set_int(c, "rank", rows[i].rank[k]);
+            json_array_append_new(cases, c);
+        }
+        mw_json_set_bool(o, "rank_changes", rows[i].changes);
+        mw_json_set(o, "cases", cases);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+void mw_plan_view_stages(const struct mw_stage_options *o)
+{
+    struct mw_table *t = mw_table_new();
+    static const char *const names[] = {
+        "stage", "layers",          "none",  "selective",
+        "full",  "one micro-batch", "memory"};
+    char time[MW_FMT_MAX], other[MW_FMT_MAX];
+
+    printf("\nRecomputation by stage (exact; bound of 1F1B, not a plan that "
+           "is written): %s, as ranked first %s (%.2f %% more)\n",
+           mw_fmt_seconds(o->answer.value_s, time),
+           mw_fmt_seconds(o->uniform_s, other),
+           100 * (o->uniform_s / o->answer.value_s - 1));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        mw_table_col(t, names[i], true);
+    }
+    for (int i = 0; i < o->n_stages; i++) {
+        const struct mw_split_stage *s = &o->stage[i];
+        const int *n = s->n[0];
+
+        mw_table_row(t);
+        mw_table_cell(t, "%d", i);
+        mw_table_cell(t, "%d", n[0] + n[1] + n[2]);
+        for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
+            mw_table_cell(t, "%d", n[r]);
+        }
+        mw_table_cell(t, "%s", mw_fmt_seconds(s->time_s, time));
+        mw_table_cell(t, "%s", mw_fmt_bytes(s->bytes, other));
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
+json_t *mw_plan_view_stages_json(const struct mw_stage_options *o)
+{
+    json_t *out = json_object(), *list = json_array();
+
+    mw_json_set_real(out, "bound_s", o->answer.value_s);
+    mw_json_set_real(out, "uniform_bound_s", o->uniform_s);
+    mw_json_set_bool(out, "proved_optimal", o->answer.is_proved);
+    for (int i = 0; i < o->n_stages; i++) {
+        json_t *s = json_object();
+
+        for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
+            mw_json_set_int(s, mw_recompute_name((enum mw_recompute)r),
+                            o->stage[i].n[0][r]);
+        }
+        mw_json_set_real(s, "time_s", o->stage[i].time_s);
+        mw_json_set_real(s, "bytes", o->stage[i].bytes);
+        json_array_append_new(list, s);
+    }
+    mw_json_set(out, "stages", list);
+    return out;
 }
 
 void mw_plan_view_changes(const struct mw_changes *changes, FILE *f)

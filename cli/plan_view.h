@@ -5,6 +5,8 @@
 
 #include "base/json.h"
 #include "planner/planner.h"
+#include "planner/robust.h"
+#include "planner/stage_options.h"
 #include "planner/why.h"
 
 void mw_plan_view_print(const struct mw_scenario *scenario,
@@ -17,6 +19,14 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c);
 /* Term by term; `name` says what the other is. */
 void mw_plan_view_why(const struct mw_comparison *c, const char *name);
 json_t *mw_plan_view_why_json(const struct mw_comparison *c);
+
+/* Times and ranks of the first n plans when network or compute differ. */
+void mw_plan_view_robust(const struct mw_robust_row *rows, size_t n);
+json_t *mw_plan_view_robust_json(const struct mw_robust_row *rows, size_t n);
+
+/* Layers and recomputation of each stage. */
+void mw_plan_view_stages(const struct mw_stage_options *o);
+json_t *mw_plan_view_stages_json(const struct mw_stage_options *o);
 
 /* What would make it possible; says so when nothing was found. */
 void mw_plan_view_changes(const struct mw_changes *changes, FILE *f);

@@ -3,24 +3,13 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/plan_say.h"
 #include "cli/plan_view.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct args {
-    struct mw_cli cli;
-    const char *scenario, *out;
-    bool is_explicit; /* write the schedule's order into the plan */
-    long long top;
-    const char *why_not; /* KEY=VALUE,... or NULL */
-    bool is_why;
-    const char *why;     /* the same, or NULL: the runner-up */
-    double margin_bytes; /* of memory left free; 0: the scenario's fraction */
-    struct mw_search_opts search;
-};
 
 enum {
     OPT_FIX = 0x2000,
@@ -32,7 +21,10 @@ enum {
     OPT_WHY,
     OPT_WHY_NOT,
     OPT_PARETO,
-    OPT_MARGIN
+    OPT_MARGIN,
+    OPT_ROBUST,
+    OPT_STAGES,
+    OPT_LP
 };
 
 static const struct argp_option options[] = {
@@ -59,6 +51,16 @@ static const struct argp_option options[] = {
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
      "limits: memory_fraction)",
      0},
+    {"robust", OPT_ROBUST, NULL, 0,
+     "Simulate the ranked plans again with network and compute 10 % slower and "
+     "faster, and mark those whose rank changes",
+     0},
+    {"stage-recompute", OPT_STAGES, NULL, 0,
+     "Choose recomputation for each layer of each stage of the best plan (one "
+     "chunk a device), and say what it would gain",
+     0},
+    {"write-lp", OPT_LP, "FILE", 0,
+     "With --stage-recompute: write its integer program (CPLEX LP form)", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
      "Stop simulating after this time, e.g. 30s (default: none)", 0},
@@ -84,26 +86,13 @@ static const char doc[] =
     "Exit status: 0 a plan was found; 1 no layout is feasible; 2 usage; "
     "3 bad input file.";
 
-static enum mw_status apply_pairs(const char *option, const char *text,
-                                  struct mw_search_opts *search,
-                                  struct mw_err *err)
-{
-    struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
-    int n = 0;
-    enum mw_status status = mw_cli_pairs(option, text, pairs, &n, err);
-    for (int i = 0; i < n && status == MW_OK; i++) {
-        status = mw_search_fix(search, pairs[i].key, pairs[i].value, err);
-    }
-    return status;
-}
-
-static enum mw_status option(struct args *a, int key, const char *arg,
+static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
                              struct mw_err *err)
 {
     long long value = 0;
     enum mw_status status = MW_OK;
     if (key == OPT_FIX) {
-        return apply_pairs("--fix", arg, &a->search, err);
+        return mw_plan_pairs("--fix", arg, &a->search, err);
     }
     if (key == OPT_PARETO) {
         a->search.rank_by = MW_RANK_PARETO;
@@ -152,7 +141,7 @@ static enum mw_status option(struct args *a, int key, const char *arg,
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-    struct args *a = state->input;
+    struct mw_plan_args *a = state->input;
     struct mw_err err = {0};
     switch (key) {
     case ARGP_KEY_INIT:
@@ -163,6 +152,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_ORDER:
         a->is_explicit = true;
+        return 0;
+    case OPT_ROBUST:
+        a->is_robust = true;
+        return 0;
+    case OPT_STAGES:
+        a->is_staged = true;
+        return 0;
+    case OPT_LP:
+        a->lp = arg;
+        a->is_staged = true;
         return 0;
     case OPT_WHY:
         a->is_why = true;
@@ -199,7 +198,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* ---- the work
  * -------------------------------------------------------------------- */
 
-static enum mw_status write_best(const struct args *a,
+static enum mw_status write_best(const struct mw_plan_args *a,
                                  const struct mw_scenario *scenario,
                                  const struct mw_search_result *r,
                                  struct mw_err *err)
@@ -226,128 +225,9 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* The plan to compare with: the best with the asked values, or the second. */
-static enum mw_status
-find_other(const struct args *a, const struct mw_scenario *scenario,
-           const struct mw_cost_ctx *ctx, const struct mw_search_result *best,
-           struct mw_search_result *out, struct mw_err *err)
-{
-    struct mw_search_opts opts = a->search;
-
-    opts.top = a->why ? 1 : 2;
-    (void)best;
-    if (a->why) {
-        enum mw_status status = apply_pairs("--why", a->why, &opts, err);
-
-        if (status != MW_OK) {
-            return status;
-        }
-    }
-    return mw_search(scenario, ctx, &opts, out, err);
-}
-
-static enum mw_status say_why(const struct args *a,
-                              const struct mw_scenario *scenario,
-                              const struct mw_cost_ctx *ctx,
-                              const struct mw_search_result *best, json_t *json,
-                              struct mw_err *err)
-{
-    struct mw_search_result r;
-    struct mw_comparison c;
-    enum mw_status status = find_other(a, scenario, ctx, best, &r, err);
-    size_t which = a->why ? 0 : 1;
-
-    if (status == MW_OK && r.n_plans <= which) {
-        status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
-    }
-    if (status == MW_OK) {
-        status = mw_plans_compare(scenario, ctx, &best->plans[0],
-                                  &r.plans[which], &c, err);
-    }
-    if (status == MW_OK) {
-        char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
-
-        snprintf(name, sizeof name, "%s (%s)",
-                 a->why ? a->why : "the runner-up",
-                 mw_layout_text(&r.plans[which].layout, text));
-        if (json) {
-            mw_json_set(json, "why", mw_plan_view_why_json(&c));
-        } else {
-            mw_plan_view_why(&c, name);
-        }
-    }
-    mw_search_result_release(&r);
-    return status;
-}
-
-/* Nothing found: what would help goes after the reasons. */
-static void say_changes(const struct mw_scenario *scenario,
-                        const struct mw_cost_ctx *ctx,
-                        const struct mw_search_opts *opts, json_t *json)
-{
-    struct mw_changes *changes = mw_calloc(1, sizeof *changes);
-
-    mw_changes_find(scenario, ctx, opts, changes);
-    if (json) {
-        mw_json_set(json, "changes", mw_plan_view_changes_json(changes));
-    } else {
-        mw_plan_view_changes(changes, stderr);
-    }
-    mw_free(changes);
-}
-
-/* The best layout with the values asked for, and how far it is off. */
-static int run_why_not(const struct args *a, const struct mw_scenario *scenario,
-                       const struct mw_cost_ctx *ctx)
-{
-    struct mw_err err = {0};
-    struct mw_search_opts asked = a->search;
-    struct mw_search_result best, r;
-    json_t *json = a->cli.json ? json_object() : NULL;
-    int exit_status = 0;
-
-    if (apply_pairs("--why-not", a->why_not, &asked, &err) != MW_OK) {
-        json_decref(json);
-        return mw_cli_fail(&err);
-    }
-    enum mw_status status = mw_search(scenario, ctx, &asked, &r, &err);
-
-    if (status == MW_ENO) {
-        exit_status = mw_cli_fail(&err);
-        say_changes(scenario, ctx, &asked, json);
-    } else if (status == MW_OK) {
-        status = mw_search(scenario, ctx, &a->search, &best, &err);
-        if (status == MW_OK) {
-            double slower =
-                r.plans[0].step_time_s / best.plans[0].step_time_s - 1;
-            struct args with = *a;
-            char text[MW_PLAN_TEXT_MAX];
-
-            with.why = a->why_not;
-            if (json) {
-                mw_json_set_real(json, "slower", slower);
-            } else {
-                printf("%s is legal and fits; its best (%s) is %.1f %% slower "
-                       "than the best of all.\n",
-                       a->why_not, mw_layout_text(&r.plans[0].layout, text),
-                       100 * slower);
-            }
-            status = say_why(&with, scenario, ctx, &best, json, &err);
-        }
-        mw_search_result_release(&best);
-    }
-    if (status != MW_OK && status != MW_ENO) {
-        exit_status = mw_cli_fail(&err);
-    }
-    mw_search_result_release(&r);
-    if (json) {
-        mw_cli_print_json(json);
-    }
-    return exit_status;
-}
-
 /* Prints what was found; with an interrupt or a limit, the best so far. */
-static void show(const struct args *a, const struct mw_scenario *scenario,
+static void show(const struct mw_plan_args *a,
+                 const struct mw_scenario *scenario,
                  const struct mw_cost_ctx *ctx,
                  const struct mw_search_result *r)
 {
@@ -357,7 +237,7 @@ static void show(const struct args *a, const struct mw_scenario *scenario,
     }
 }
 
-static int run(const struct args *a, const struct mw_scenario *scenario,
+static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
                const struct mw_cost_ctx *ctx)
 {
     struct mw_err err = {0};
@@ -376,13 +256,19 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
     if (has_plan && !json && (status == MW_OK || status == MW_EINTR)) {
         show(a, scenario, ctx, &result);
     }
+    if (status == MW_OK && a->is_robust) {
+        status = mw_plan_say_robust(a, scenario, ctx, &result, json, &err);
+    }
+    if (status == MW_OK && a->is_staged) {
+        status = mw_plan_say_stages(a, scenario, ctx, &result, json, &err);
+    }
     if (status == MW_OK && a->is_why) {
-        status = say_why(a, scenario, ctx, &result, json, &err);
+        status = mw_plan_say_why(a, scenario, ctx, &result, json, &err);
     }
     int exit_status = status == MW_OK ? 0 : mw_cli_fail(&err);
 
     if (found == MW_ENO) {
-        say_changes(scenario, ctx, &a->search, json);
+        mw_plan_say_changes(scenario, ctx, &a->search, json);
     }
     if (json && (status == MW_OK || found == MW_ENO || found == MW_EINTR)) {
         mw_cli_print_json(json);
@@ -393,7 +279,7 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
     return exit_status;
 }
 
-static int run_scenario(struct args *a, struct mw_scenario *scenario,
+static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx)
 {
     struct mw_limits *limits = &scenario->limits;
@@ -418,7 +304,8 @@ static int run_scenario(struct args *a, struct mw_scenario *scenario,
     if (a->search.top == 0) {
         a->search.top = (int)a->top;
     }
-    return a->why_not ? run_why_not(a, scenario, ctx) : run(a, scenario, ctx);
+    return a->why_not ? mw_plan_run_why_not(a, scenario, ctx)
+                      : run(a, scenario, ctx);
 }
 
 int mw_verb_plan(int argc, char **argv)
@@ -430,7 +317,7 @@ int mw_verb_plan(int argc, char **argv)
                                      .args_doc = "SCENARIO",
                                      .doc = doc,
                                      .children = children};
-    struct args a = {.top = 10};
+    struct mw_plan_args a = {.top = 10};
     mw_search_opts_default(&a.search);
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;

@@ -362,12 +362,13 @@ static bool kind_takes(const struct walk *w, const struct mw_sched_kind *kind,
     if (l->pp == 1) { /* no pipeline: the plainest spelling */
         return w->s->opts->schedule != NULL || strcmp(kind->name, "1f1b") == 0;
     }
-    if (kind->min_chunks == 1 && kind->max_chunks == 2 &&
-        w->s->opts->schedule == NULL) {
+    if (w->s->opts->schedule && w->s->opts->vpp > 0) {
+        return true; /* both asked for: let the schedule say what is wrong */
+    }
+    if (kind->min_chunks == 1 && kind->max_chunks == 2) {
         return l->vpp == 1; /* two routes: the other chunk is the other's */
     }
-    return w->s->opts->schedule != NULL ||
-           (l->vpp >= kind->min_chunks && l->vpp <= kind->max_chunks);
+    return l->vpp >= kind->min_chunks && l->vpp <= kind->max_chunks;
 }
 
 static void drop(struct walk *w, const char *rule, const struct mw_layout *l,
@@ -461,7 +462,7 @@ static void walk_chunks(struct walk *w, struct mw_layout layout)
         } else {
             walk_inner(w, layout, false);
         }
-        if (w->how == MW_WALK_SEED && v >= s->opts->vpp) {
+        if (w->how == MW_WALK_SEED && !s->opts->schedule && v >= s->opts->vpp) {
             break;
         }
     }

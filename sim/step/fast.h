@@ -76,6 +76,11 @@ struct mw_fast_units {
 void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
                       struct mw_fast_units *out);
 
+/* Activations of one chunk and micro-batch that each device holds at the peak
+ * of the layout's schedule: [pp]. As mw_fast_peak_bytes. */
+enum mw_status mw_fast_held(struct mw_fast *f, const struct mw_layout *layout,
+                            double *out_held, struct mw_err *err);
+
 /* How often a price or a shape was worked out and not remembered. */
 void mw_fast_counts(const struct mw_fast *f, uint64_t *out_prices,
                     uint64_t *out_shapes);

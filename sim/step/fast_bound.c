@@ -292,3 +292,15 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
     }
     return MW_OK;
 }
+
+enum mw_status mw_fast_held(struct mw_fast *f, const struct mw_layout *layout,
+                            double *out_held, struct mw_err *err)
+{
+    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
+
+    if (shape->status != MW_OK) {
+        return mw_fail(err, shape->status, "%s", shape->text);
+    }
+    memcpy(out_held, shape->held, (size_t)layout->pp * sizeof *out_held);
+    return MW_OK;
+}

@@ -58,6 +58,17 @@ json "len(o['plans']) > 3"
 json "all(a['peak_bytes'] > b['peak_bytes'] and a['step_time_s'] <= b['step_time_s'] for a, b in zip(o['plans'], o['plans'][1:]))"
 expect 2 "$mw" plan "$gpt" --pareto gpus
 
+expect 0 "$mw" plan "$gpt" --robust --top 3 --json
+json "len(o['robust']) == 3 and all(len(r['cases']) == 4 for r in o['robust'])"
+
+# Recomputation by stage: all layers, within memory, no slower than one setting.
+expect 0 "$mw" plan "$gpt" --fix schedule=1f1b,tp=8,pp=8 --write-lp s.lp --json
+json "sum(s['none'] + s['selective'] + s['full'] for s in o['stages']['stages']) == 96"
+json "o['stages']['bound_s'] <= o['stages']['uniform_bound_s'] * (1 + 1e-9)"
+json "all(s['bytes'] <= 0.92 * 80 * 2**30 * (1 + 1e-9) for s in o['stages']['stages'])"
+grep -q '^End' s.lp || fail "no program was written"
+expect 2 "$mw" plan "$gpt" --fix schedule=zb-v --stage-recompute
+
 # Too little time: an answer, and that it is not proved.
 expect 0 "$mw" plan "$gpt" --time-limit 1ms --json -o quick.yaml
 json "o['proved_optimal'] is False and len(o['plans']) > 0"

@@ -1,6 +1,7 @@
 /* Comparisons account for the whole difference; changes found are real. */
 #include "planner_world.h"
 
+#include "planner/robust.h"
 #include "planner/why.h"
 
 #include <string.h>
@@ -93,12 +94,45 @@ static void test_fixed_dimensions_are_freed(void **state)
     close_world(&w);
 }
 
+/* A slower network slows every plan that leaves a node; slower compute slows
+ * all. Ranks are a permutation in each case. */
+static void test_ranks_under_change(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_search_opts opts = quiet_opts();
+    struct mw_search_result r;
+    struct mw_robust_row rows[4];
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    opts.top = 4;
+    assert_int_equal(mw_search(&w.scenario, &w.ctx, &opts, &r, NULL), MW_OK);
+    assert_int_equal(mw_robust(&w.scenario, &w.ctx, r.plans, 4, rows, NULL),
+                     MW_OK);
+    for (int k = 0; k < MW_ROBUST_CASES; k++) {
+        int seen = 0;
+
+        for (int i = 0; i < 4; i++) {
+            double t = rows[i].step_time_s[k], was = r.plans[i].step_time_s;
+
+            seen |= 1 << rows[i].rank[k];
+            assert_true(k % 2 == 0 ? t >= was : t <= was);
+            /* 10 % of one part is at most 10 % of the whole (1 / 0.9). */
+            assert_true(t < was * 1.112 && t > was * 0.89);
+        }
+        assert_int_equal(seen, 2 + 4 + 8 + 16);
+    }
+    mw_search_result_release(&r);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_terms_sum_to_the_difference),
         cmocka_unit_test(test_more_nodes_would_help),
         cmocka_unit_test(test_fixed_dimensions_are_freed),
+        cmocka_unit_test(test_ranks_under_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

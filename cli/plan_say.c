@@ -1,0 +1,179 @@
+/* What `plan` says beside its table: why, why not, what would help, how robust
+ * the ranking is, recomputation by stage. */
+#include "cli/plan_say.h"
+
+#include "cli/plan_view.h"
+
+#include <stdio.h>
+
+enum mw_status mw_plan_pairs(const char *option, const char *text,
+                             struct mw_search_opts *search, struct mw_err *err)
+{
+    struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
+    int n = 0;
+    enum mw_status status = mw_cli_pairs(option, text, pairs, &n, err);
+    for (int i = 0; i < n && status == MW_OK; i++) {
+        status = mw_search_fix(search, pairs[i].key, pairs[i].value, err);
+    }
+    return status;
+}
+
+/* The plan to compare with: the best with the asked values, or the second. */
+static enum mw_status find_other(const struct mw_plan_args *a,
+                                 const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 struct mw_search_result *out,
+                                 struct mw_err *err)
+{
+    struct mw_search_opts opts = a->search;
+
+    opts.top = a->why ? 1 : 2;
+    if (a->why) {
+        enum mw_status status = mw_plan_pairs("--why", a->why, &opts, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+    }
+    return mw_search(scenario, ctx, &opts, out, err);
+}
+
+enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
+                               const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               const struct mw_search_result *best,
+                               json_t *json, struct mw_err *err)
+{
+    struct mw_search_result r = {.n_plans = 0};
+    struct mw_comparison c;
+    enum mw_status status = find_other(a, scenario, ctx, &r, err);
+    size_t which = a->why ? 0 : 1;
+
+    if (status == MW_OK && r.n_plans <= which) {
+        status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
+    }
+    if (status == MW_OK) {
+        status = mw_plans_compare(scenario, ctx, &best->plans[0],
+                                  &r.plans[which], &c, err);
+    }
+    if (status == MW_OK) {
+        char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
+
+        snprintf(name, sizeof name, "%s (%s)",
+                 a->why ? a->why : "the runner-up",
+                 mw_layout_text(&r.plans[which].layout, text));
+        if (json) {
+            mw_json_set(json, "why", mw_plan_view_why_json(&c));
+        } else {
+            mw_plan_view_why(&c, name);
+        }
+    }
+    mw_search_result_release(&r);
+    return status;
+}
+
+enum mw_status mw_plan_say_robust(const struct mw_plan_args *a,
+                                  const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_result *r,
+                                  json_t *json, struct mw_err *err)
+{
+    struct mw_robust_row rows[MW_ROBUST_PLANS_MAX];
+    size_t n = r->n_plans < (size_t)a->top ? r->n_plans : (size_t)a->top;
+
+    n = n < MW_ROBUST_PLANS_MAX ? n : MW_ROBUST_PLANS_MAX;
+    enum mw_status status = mw_robust(scenario, ctx, r->plans, n, rows, err);
+
+    if (status == MW_OK && json) {
+        mw_json_set(json, "robust", mw_plan_view_robust_json(rows, n));
+    } else if (status == MW_OK) {
+        mw_plan_view_robust(rows, n);
+    }
+    return status;
+}
+
+enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
+                                  const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_result *r,
+                                  json_t *json, struct mw_err *err)
+{
+    struct mw_stage_options o;
+    enum mw_status status =
+        mw_stage_options_find(scenario, ctx, &r->plans[0], a->lp, &o, err);
+
+    if (status == MW_OK && json) {
+        mw_json_set(json, "stages", mw_plan_view_stages_json(&o));
+    } else if (status == MW_OK) {
+        mw_plan_view_stages(&o);
+    }
+    mw_stage_options_release(&o);
+    return status;
+}
+
+/* Nothing found: what would help goes after the reasons. */
+void mw_plan_say_changes(const struct mw_scenario *scenario,
+                         const struct mw_cost_ctx *ctx,
+                         const struct mw_search_opts *opts, json_t *json)
+{
+    struct mw_changes *changes = mw_calloc(1, sizeof *changes);
+
+    mw_changes_find(scenario, ctx, opts, changes);
+    if (json) {
+        mw_json_set(json, "changes", mw_plan_view_changes_json(changes));
+    } else {
+        mw_plan_view_changes(changes, stderr);
+    }
+    mw_free(changes);
+}
+
+/* The best layout with the values asked for, and how far it is off. */
+int mw_plan_run_why_not(const struct mw_plan_args *a,
+                        const struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx)
+{
+    struct mw_err err = {0};
+    struct mw_search_opts asked = a->search;
+    struct mw_search_result best, r;
+    json_t *json = a->cli.json ? json_object() : NULL;
+    int exit_status = 0;
+
+    if (mw_plan_pairs("--why-not", a->why_not, &asked, &err) != MW_OK) {
+        json_decref(json);
+        return mw_cli_fail(&err);
+    }
+    enum mw_status status = mw_search(scenario, ctx, &asked, &r, &err);
+
+    if (status == MW_ENO) {
+        exit_status = mw_cli_fail(&err);
+        mw_plan_say_changes(scenario, ctx, &asked, json);
+    } else if (status == MW_OK) {
+        status = mw_search(scenario, ctx, &a->search, &best, &err);
+        if (status == MW_OK) {
+            double slower =
+                r.plans[0].step_time_s / best.plans[0].step_time_s - 1;
+            struct mw_plan_args with = *a;
+            char text[MW_PLAN_TEXT_MAX];
+
+            with.why = a->why_not;
+            if (json) {
+                mw_json_set_real(json, "slower", slower);
+            } else {
+                printf("%s is legal and fits; its best (%s) is %.1f %% slower "
+                       "than the best of all.\n",
+                       a->why_not, mw_layout_text(&r.plans[0].layout, text),
+                       100 * slower);
+            }
+            status = mw_plan_say_why(&with, scenario, ctx, &best, json, &err);
+        }
+        mw_search_result_release(&best);
+    }
+    if (status != MW_OK && status != MW_ENO) {
+        exit_status = mw_cli_fail(&err);
+    }
+    mw_search_result_release(&r);
+    if (json) {
+        mw_cli_print_json(json);
+    }
+    return exit_status;
+}

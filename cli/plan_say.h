@@ -1,0 +1,49 @@
+/* The parts of `plan` that explain: see plan_say.c. */
+#ifndef MW_CLI_PLAN_SAY_H
+#define MW_CLI_PLAN_SAY_H
+
+#include "base/json.h"
+#include "cli/cli.h"
+#include "planner/planner.h"
+
+struct mw_plan_args {
+    struct mw_cli cli;
+    const char *scenario, *out;
+    bool is_explicit; /* write the schedule's order into the plan */
+    long long top;
+    const char *why_not; /* KEY=VALUE,... or NULL */
+    bool is_why, is_robust, is_staged;
+    const char *lp;      /* of the stages' program */
+    const char *why;     /* the same, or NULL: the runner-up */
+    double margin_bytes; /* of memory left free; 0: the scenario's fraction */
+    struct mw_search_opts search;
+};
+
+/* KEY=VALUE,... of an option into a search's pinned dimensions. */
+enum mw_status mw_plan_pairs(const char *option, const char *text,
+                             struct mw_search_opts *search, struct mw_err *err);
+/* Each prints, or adds a key to json where it is not NULL. */
+enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
+                               const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               const struct mw_search_result *best,
+                               json_t *json, struct mw_err *err);
+enum mw_status mw_plan_say_robust(const struct mw_plan_args *a,
+                                  const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_result *r,
+                                  json_t *json, struct mw_err *err);
+enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
+                                  const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_result *r,
+                                  json_t *json, struct mw_err *err);
+void mw_plan_say_changes(const struct mw_scenario *scenario,
+                         const struct mw_cost_ctx *ctx,
+                         const struct mw_search_opts *opts, json_t *json);
+/* plan --why-not: returns the exit status. */
+int mw_plan_run_why_not(const struct mw_plan_args *a,
+                        const struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx);
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * A split problem from the simulator's prices. Memory of a stage is linear in
+ * its layers and in the micro-batches held: two stages that hold different
+ * numbers give the weights of a layer and the activations of each option.
+ */
+#include "planner/stage_options.h"
+
+#include "sim/step/fast.h"
+
+#include <string.h>
+
+struct builder {
+    struct mw_fast *fast;
+    struct mw_layout layout;
+    struct mw_split_problem *p;
+    double *slope, *fixed, *held, *extra;
+};
+
+static enum mw_status price_option(struct builder *b, int option,
+                                   struct mw_err *err)
+{
+    struct mw_split_run *run = &b->p->run[0];
+    struct mw_fast_units units;
+    int last = b->layout.pp - 1;
+    enum mw_status status;
+
+    b->layout.recompute = (enum mw_recompute)option;
+    mw_fast_units_of(b->fast, &b->layout, &units);
+    run->time_s[option] = units.layer_s;
+    b->extra[0] = units.embedding_s;
+    b->extra[last] = units.head_s;
+    status = mw_fast_memory_rows(b->fast, &b->layout, b->slope, b->fixed, err);
+    if (status == MW_OK && b->held[0] > b->held[last]) {
+        run->held_bytes[option] =
+            (b->slope[0] - b->slope[last]) / (b->held[0] - b->held[last]);
+        run->layer_bytes =
+            b->slope[last] - b->held[last] * run->held_bytes[option];
+    } else if (status == MW_OK) { /* all hold the same: no need to part them */
+        run->held_bytes[option] = b->slope[0] / b->held[0];
+        run->layer_bytes = 0;
+    }
+    return status;
+}
+
+static enum mw_status build(struct builder *b, struct mw_err *err)
+{
+    enum mw_status status = mw_fast_held(b->fast, &b->layout, b->held, err);
+
+    for (int r = 0; r < MW_SPLIT_OPTIONS && status == MW_OK; r++) {
+        status = price_option(b, r, err);
+    }
+    return status;
+}
+
+/* The objective of the candidate's own layers, one option for all. */
+static double uniform_value(const struct builder *b,
+                            const struct mw_candidate *c)
+{
+    int n = c->layout.pp;
+    struct mw_split_stage *stage = mw_calloc((size_t)n, sizeof *stage);
+
+    for (int i = 0; i < n; i++) {
+        stage[i].time_s =
+            b->extra[i] +
+            c->layers[i] * b->p->run[0].time_s[(int)c->layout.recompute];
+    }
+    double value = mw_stage_split_value(b->p, stage);
+
+    mw_free(stage);
+    return value;
+}
+
+static enum mw_status check(const struct mw_scenario *s,
+                            const struct mw_candidate *c, struct mw_err *err)
+{
+    const struct mw_sched_kind *kind =
+        mw_schedule_kind_find(c->layout.schedule);
+    const struct mw_moe *moe = &s->model.moe;
+
+    if (c->layout.pp < 2 || c->layout.vpp > 1 || kind->max_chunks > 1) {
+        return mw_fail(err, MW_EUSAGE,
+                       "recomputation by stage is for pipelines with one chunk "
+                       "a device; --fix schedule=1f1b,vpp=1 and pp, for "
+                       "example");
+    }
+    if (moe->n_experts > 0 && (moe->first_dense > 0 || moe->every > 1)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "recomputation by stage is for models of alike layers");
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
+                                     const struct mw_cost_ctx *ctx,
+                                     const struct mw_candidate *candidate,
+                                     const char *lp_path,
+                                     struct mw_stage_options *out,
+                                     struct mw_err *err)
+{
+    size_t n = (size_t)candidate->layout.pp;
+    enum mw_status status = check(scenario, candidate, err);
+
+    *out = (struct mw_stage_options){.n_stages = (int)n};
+    mw_arena_init(&out->arena);
+    if (status != MW_OK) {
+        return status;
+    }
+    double *numbers = mw_arena_alloc(&out->arena, 4 * n, sizeof *numbers);
+    struct mw_split_problem p = {
+        .n_runs = 1,
+        .run = {{.n_layers = scenario->model.n_layers}},
+        .n_stages = (int)n,
+        .extra_s = numbers,
+        .fixed_bytes = numbers + n,
+        .in_flight = numbers + 2 * n,
+        .limit_bytes = mw_search_usable_bytes(scenario, ctx),
+        .n_microbatches =
+            mw_microbatches(&candidate->layout, &scenario->workload)};
+    struct builder b = {.fast = mw_fast_new(scenario, ctx),
+                        .layout = candidate->layout,
+                        .p = &p,
+                        .extra = numbers,
+                        .fixed = numbers + n,
+                        .held = numbers + 2 * n,
+                        .slope = numbers + 3 * n};
+
+    out->stage = mw_arena_alloc(&out->arena, n, sizeof *out->stage);
+    out->limit_bytes = p.limit_bytes;
+    status = build(&b, err);
+    if (status == MW_OK) {
+        status = mw_stage_split_dp(&p, out->stage, &out->answer, err);
+        out->uniform_s = uniform_value(&b, candidate);
+    }
+    if (status == MW_OK && lp_path) {
+        struct mw_split_stage *scratch = mw_calloc(n, sizeof *scratch);
+        struct mw_split_answer answer;
+
+        /* The model is what is wanted; a second of solving is enough. */
+        p.n_microbatches = 0;
+        status = mw_stage_split_ilp(&p, 1, lp_path, scratch, &answer, err);
+        if (status == MW_EBACKEND || status == MW_ENO) {
+            mw_err_clear(err);
+            status = MW_OK;
+        }
+        mw_free(scratch);
+    }
+    mw_fast_free(b.fast);
+    return status;
+}
+
+void mw_stage_options_release(struct mw_stage_options *o)
+{
+    mw_arena_release(&o->arena);
+}
