@@ -175,6 +175,9 @@ static void times_by_hand(void **state)
     double bytes = 1073741824, bw = 450e9;
     double ring = time_of(MW_PROG_ALL_REDUCE, MW_ALGO_RING, 8, 0, t, bytes);
     mw_assert_near(ring, 14 * (bytes / 8 / bw + 1e-6), 1e-9, 0);
+    /* Small messages cost their latency: 14 steps of 1 us for 1 KiB. */
+    double small = time_of(MW_PROG_ALL_REDUCE, MW_ALGO_RING, 8, 0, t, 1024);
+    mw_assert_near(small, 14e-6, 1e-3, 0);
     double hd =
         time_of(MW_PROG_ALL_REDUCE, MW_ALGO_HALVING_DOUBLING, 8, 0, t, bytes);
     mw_assert_near(hd, 7.0 / 4 * bytes / bw + 6e-6, 1e-9, 0);
