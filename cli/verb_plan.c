@@ -52,8 +52,9 @@ static const struct argp_option options[] = {
      "limits: memory_fraction)",
      0},
     {"robust", OPT_ROBUST, NULL, 0,
-     "Simulate the ranked plans again with network and compute 10 % slower and "
-     "faster, and mark those whose rank changes",
+     "Simulate the ranked plans again with another network, more spread "
+     "between "
+     "ranks, a slower host, and mark those whose rank changes",
      0},
     {"stage-recompute", OPT_STAGES, NULL, 0,
      "Choose recomputation for each layer of each stage of the best plan (one "

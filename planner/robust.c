@@ -1,15 +1,15 @@
 /*
  * Ranks under changed prices: a copy of the pricing context with another
- * bandwidth between nodes, or with the factor on operators' time that the
- * context has for calibrated machines.
+ * bandwidth between nodes, spread between ranks, or time of the host. On a CPU
+ * the last two have no effect.
  */
 #include "planner/robust.h"
 
 static const struct mw_robust_case cases[MW_ROBUST_CASES] = {
-    {"network 10 % slower", 0.9, 1},
-    {"network 10 % faster", 1.1, 1},
-    {"compute 10 % slower", 1, 1.1},
-    {"compute 10 % faster", 1, 0.9}};
+    {"network 10 % slower", 0.9, 0, 1},
+    {"network 10 % faster", 1.1, 0, 1},
+    {"ranks spread 2 % more", 1, 0.02, 1},
+    {"host half as fast", 1, 0, 2}};
 
 const struct mw_robust_case *mw_robust_case(int i)
 {
@@ -74,7 +74,10 @@ enum mw_status mw_robust(const struct mw_scenario *scenario,
         struct mw_cost_ctx changed = *ctx;
 
         changed.domain_net_Bps *= cases[k].net;
-        changed.insitu_factor *= cases[k].compute;
+        changed.stack.straggler += cases[k].spread;
+        changed.stack.host_op_s *= cases[k].host;
+        changed.stack.host_coll_s *= cases[k].host;
+        changed.stack.host_moe_s *= cases[k].host;
         for (size_t i = 0; i < n && status == MW_OK; i++) {
             status = simulate(scenario, &changed, &plans[i],
                               &out[i].step_time_s[k], err);

@@ -1,7 +1,8 @@
 /*
  * Does the ranking hold when the world is not quite as the tables say? The
- * finalists are simulated again with a slower or faster network and slower or
- * faster compute; a plan whose rank changes is marked.
+ * finalists are simulated again with a slower or faster network, with ranks
+ * that differ more in speed (one slow node), with a slower host; a plan whose
+ * rank changes is marked.
  */
 #ifndef MW_PLANNER_ROBUST_H
 #define MW_PLANNER_ROBUST_H
@@ -13,7 +14,8 @@ enum { MW_ROBUST_CASES = 4, MW_ROBUST_PLANS_MAX = 64 };
 struct mw_robust_case {
     const char *name; /* "network 10 % slower" */
     double net;       /* factor on the bandwidth between nodes */
-    double compute;   /* factor on the time of operators */
+    double spread;    /* added to the spread between ranks (cost.h) */
+    double host;      /* factor on the host's time to issue work */
 };
 /* i-th case, i < MW_ROBUST_CASES. */
 const struct mw_robust_case *mw_robust_case(int i);

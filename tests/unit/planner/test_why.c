@@ -94,8 +94,8 @@ static void test_fixed_dimensions_are_freed(void **state)
     close_world(&w);
 }
 
-/* A slower network slows every plan that leaves a node; slower compute slows
- * all. Ranks are a permutation in each case. */
+/* A slower network slows no plan down less than not at all, and by 10 % at
+ * most; likewise the others. Ranks are a permutation in each case. */
 static void test_ranks_under_change(void **state)
 {
     (void)state;
@@ -116,9 +116,12 @@ static void test_ranks_under_change(void **state)
             double t = rows[i].step_time_s[k], was = r.plans[i].step_time_s;
 
             seen |= 1 << rows[i].rank[k];
-            assert_true(k % 2 == 0 ? t >= was : t <= was);
-            /* 10 % of one part is at most 10 % of the whole (1 / 0.9). */
-            assert_true(t < was * 1.112 && t > was * 0.89);
+            assert_true(k == 1 ? t <= was : t >= was);
+            if (k < 2) { /* of one part: at most of the whole (1 / 0.9) */
+                assert_true(t < was * 1.112 && t > was * 0.89);
+            } else if (k == 2) {
+                assert_true(t > was * 1.01); /* all wait for the slowest */
+            }
         }
         assert_int_equal(seen, 2 + 4 + 8 + 16);
     }
