@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INSITU_STEPS = 10 };
+enum { INSITU_STEPS = 7 };
 
 struct calibration {
     const struct mw_calibrate_opts *opts;

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "exec/fingerprint.h"
-#include "exec/replay.h"
+#include "exec/replay_clock.h"
 #include "exec/trace.h"
 #include "hwdb/hwdb.h"
 

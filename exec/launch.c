@@ -68,14 +68,11 @@ static const char *find_in_path(struct mw_arena *arena, const char *name)
 
 static const char *find_exec(struct mw_arena *arena)
 {
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n > 0) {
-        self[n] = '\0';
-        *strrchr(self, '/') = '\0';
-        char *beside = mw_arena_printf(arena, "%s/meshwright-exec", self);
+    char dir[4096];
+    if (mw_program_dir(dir, sizeof dir)) {
+        char *beside = mw_arena_printf(arena, "%s/meshwright-exec", dir);
         char *libexec = mw_arena_printf(
-            arena, "%s/../libexec/meshwright/meshwright-exec", self);
+            arena, "%s/../libexec/meshwright/meshwright-exec", dir);
         if (access(beside, X_OK) == 0) {
             return beside;
         }

@@ -3,7 +3,7 @@
  * sends, receives), the same in every step, with the times of each step. Two
  * clocks are kept: the wall, and the device's own busy time (thread CPU time
  * on the host), from which the virtual clock is replayed afterwards
- * (replay.h), so that the step itself carries no clock messages.
+ * (replay_clock.h), so that the step itself carries no clock messages.
  */
 #ifndef MW_EXEC_RECORD_H
 #define MW_EXEC_RECORD_H

@@ -2,7 +2,7 @@
 #ifndef MW_EXEC_TRACE_H
 #define MW_EXEC_TRACE_H
 
-#include "exec/replay.h"
+#include "exec/replay_clock.h"
 #include "sim/engine/timeline.h"
 
 /* Moments of the recorded events on the wall clock in step `step`, seconds

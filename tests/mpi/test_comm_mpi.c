@@ -5,7 +5,7 @@
  */
 #include "mw_test.h"
 
-#include "exec/replay.h"
+#include "exec/replay_clock.h"
 
 #include <mpi.h>
 #include <string.h>

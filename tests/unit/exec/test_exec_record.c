@@ -5,7 +5,7 @@
 #include "mw_test.h"
 
 #include "exec/record.h"
-#include "exec/replay.h"
+#include "exec/replay_clock.h"
 
 /* A device whose clock the test turns. */
 static int64_t now_ns(struct mw_dev *dev)

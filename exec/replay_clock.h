@@ -12,8 +12,8 @@
  * machine. It tests compute, order and bubbles; communication is the model's
  * own price on both sides of a comparison and is not tested by it.
  */
-#ifndef MW_EXEC_REPLAY_H
-#define MW_EXEC_REPLAY_H
+#ifndef MW_EXEC_REPLAY_CLOCK_H
+#define MW_EXEC_REPLAY_CLOCK_H
 
 #include "exec/exec_int.h"
 #include "sim/cost/cost.h"

@@ -1,8 +1,8 @@
 /*
- * Replay of a recorded step on the virtual clock; see replay.h. Clock values
- * travel in messages of one double, with the tags of the step's own.
+ * Replay of a recorded step on the virtual clock; see replay_clock.h. Clock
+ * values travel in messages of one double, with the tags of the step's own.
  */
-#include "exec/replay.h"
+#include "exec/replay_clock.h"
 
 #include "base/stats.h"
 
