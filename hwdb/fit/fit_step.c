@@ -53,6 +53,8 @@ const struct mw_fit_param mw_fit_params[] = {
     {"elementwise_efficiency.megatron-deepspeed", 0.7, 0.2, 1, 0.2},
     {"elementwise_efficiency.torch-fsdp", 0.5, 0.15, 1, 0.3},
     {"elementwise_efficiency.nanotron", 0.5, 0.15, 1, 0.3},
+    {"elementwise_efficiency.zero-bubble", 0.6, 0.15, 1, 0.3},
+    {"host_op_s.zero-bubble", 50e-6, 5e-6, 2e-4, 0.5},
     {"elementwise_efficiency.internevo", 0.5, 0.15, 1, 0.3},
     {"elementwise_efficiency.jax", 0.5, 0.15, 1, 0.3},
     {"step_param_bytes", 12, 2, 60, 0.5},

@@ -36,6 +36,7 @@ static const struct {
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", false,
      false},
     {"torchtitan", "torchtitan: FSDP2 with torch.compile", false, false},
+    {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", false, false},
     {"nanotron", "nanotron", false, false},
     {"internevo", "InternEvo", false, false},
     {"jax", "MaxText and Paxml: compiled by XLA", false, false}};

@@ -9,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static double global_batch_of(const struct mw_measured *r)
+{
+    return isnan(r->global_batch) ? r->microbatches * r->micro_batch * r->dp
+                                  : r->global_batch;
+}
+
 static enum mw_dtype dtype_of(struct mw_case *c)
 {
     const char *text = c->row->dtype;
@@ -32,16 +38,17 @@ static enum mw_dtype dtype_of(struct mw_case *c)
 void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
+    double global_batch = global_batch_of(r);
     struct mw_workload *w = &c->scenario.workload;
     bool is_unfused = mw_case_is_before_flash(r);
 
-    if (!(r->seq > 0) || !(r->global_batch > 0)) {
+    if (!(r->seq > 0) || !(global_batch > 0)) {
         mw_case_skip(c, "sequence length or global batch is not given");
         return;
     }
     mw_workload_default(w);
     w->seq = (int64_t)r->seq;
-    w->global_batch = (int64_t)r->global_batch;
+    w->global_batch = (int64_t)global_batch;
     w->dtype = dtype_of(c);
     w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
     if (strcmp(mw_case_stack_of(r), "megatron-core") == 0) {
@@ -126,7 +133,7 @@ static bool is_twin(const struct mw_measured *a, const struct mw_measured *b)
 static int micro_batch_of(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
-    double from_steps = r->global_batch / (c->layout.dp * r->grad_accum);
+    double from_steps = global_batch_of(r) / (c->layout.dp * r->grad_accum);
 
     if (!isnan(r->micro_batch)) {
         return (int)r->micro_batch;
@@ -213,6 +220,29 @@ static void refuse(struct mw_case *c)
     }
 }
 
+/* Schedules of Qi et al., ICLR 2024, by the names of their tables. */
+static void take_zero_bubble(struct mw_case *c)
+{
+    static const struct {
+        const char *said, *kind;
+        int vpp;
+    } kinds[] = {
+        {"ZB-V", "zb-v", 2}, {"ZB-1p", "zb-h1", 1}, {"ZB-2p", "zb-h2", 1}};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (mw_text_has(c->row->schedule, kinds[i].said)) {
+            mw_case_fill(c, MW_FILL_ZERO_BUBBLE);
+            c->layout.schedule = kinds[i].kind;
+            c->layout.vpp = kinds[i].vpp;
+            return;
+        }
+    }
+    if (mw_text_has(c->row->schedule, "1F1B-I")) {
+        c->layout.schedule = "interleaved-1f1b";
+        c->layout.vpp = (int)ceil(c->row->layers / c->row->pp);
+    }
+}
+
 void mw_case_layout(struct mw_case *c)
 {
     struct mw_layout *l = &c->layout;
@@ -233,4 +263,22 @@ void mw_case_layout(struct mw_case *c)
         mw_case_fill(c, MW_FILL_SCHEDULE);
     }
     l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
+    take_zero_bubble(c);
+}
+
+/* ceil(layers / stages) everywhere but one less at both ends, where embedding
+ * and head are. */
+void mw_case_partition(struct mw_case *c)
+{
+    int n = c->layout.pp * c->layout.vpp;
+    int n_layers = c->scenario.model.n_layers, each = (n_layers + 2) / n;
+
+    if (n < 3 || n_layers % n == 0 || (n_layers + 2) % n != 0 || each < 2) {
+        return;
+    }
+    mw_case_fill(c, MW_FILL_LAYERS);
+    c->layers = mw_arena_alloc(c->arena, (size_t)n, sizeof *c->layers);
+    for (int k = 0; k < n; k++) {
+        c->layers[k] = each - (k == 0 || k == n - 1);
+    }
 }

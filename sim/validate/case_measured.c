@@ -62,7 +62,9 @@ void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
         held += r->peak_bytes - r->allocated_bytes;
     }
     *out = (struct mw_case_memory){
-        .measured_bytes = 0x1p30 * strtod(row->mem_gib_per_gpu, NULL),
+        .measured_bytes = row->mem_gb > 0
+                              ? 0x1p30 * row->mem_gb
+                              : 0x1p30 * strtod(row->mem_gib_per_gpu, NULL),
         .predicted_bytes = held,
         .is_oom = mw_case_is_oom(row)};
 }

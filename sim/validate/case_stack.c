@@ -71,5 +71,6 @@ const char *mw_case_stack_of(const struct mw_measured *r)
             return is_core ? "megatron-core" : rules[i].stack;
         }
     }
-    return "plain";
+    /* The zero-bubble tables name no framework: a fork of Megatron-LM. */
+    return r->microbatches > 0 ? "zero-bubble" : "plain";
 }

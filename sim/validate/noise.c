@@ -50,7 +50,7 @@ static bool scatters(const struct mw_validate *v, size_t first,
     }
     double spread = s.n * s.xx - s.x * s.x;
 
-    if (s.n < 3 || !(spread > 0)) {
+    if (s.n < 3 || !(spread > 1e-9 * s.n * s.xx)) {
         return false;
     }
     double slope = (s.n * s.xy - s.x * s.y) / spread;

@@ -122,6 +122,8 @@ static const struct mw_csv_field row_fields[] = {
     NUMBER(dp, 0),
     NUMBER(cp, 0),
     NUMBER(ep, 0),
+    NUMBER(microbatches, 1),
+    NUMBER(mem_gb, 0),
     NUMBER(step_time_s, 0),
     NUMBER(samples_per_s, 0),
     NUMBER(tokens_per_s_per_gpu, 0),
@@ -134,7 +136,8 @@ static void simulate(struct mw_case *c, struct mw_validate_row *out)
     struct mw_step_result result;
     struct mw_err why = {0};
 
-    if (mw_plan_make(&c->scenario, &c->layout, NULL, &plan, &why) != MW_OK) {
+    if (mw_plan_make(&c->scenario, &c->layout, c->layers, &plan, &why) !=
+        MW_OK) {
         mw_case_skip(c, "%s", why.text);
         return;
     }
@@ -177,8 +180,8 @@ double mw_validate_again(struct mw_validate *v, size_t i)
     }
     mw_case_machine(c);
     if (c->skipped != NULL ||
-        mw_step_estimate(&c->scenario, &c->layout, NULL, &c->ctx, &time_s, NULL,
-                         NULL) != MW_OK) {
+        mw_step_estimate(&c->scenario, &c->layout, c->layers, &c->ctx, &time_s,
+                         NULL, NULL) != MW_OK) {
         return 0;
     }
     return time_s;
@@ -344,15 +347,20 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         mw_case_workload(c);
     }
     if (c->skipped == NULL) {
+        mw_case_partition(c);
         mw_case_machine(c);
     }
     if (c->skipped == NULL) {
         out->layout = layout_text(&v->arena, &c->layout);
         out->micro_batch = c->layout.micro_batch;
         out->series = mw_arena_printf(
-            &v->arena, "%s|%d %d %d %d %d %d %d|%s", out->job, c->layout.tp,
+            &v->arena, "%s|%d %d %d %d %d %d %d|%s|%s", out->job, c->layout.tp,
             c->layout.sp, c->layout.cp, c->layout.pp, c->layout.vpp,
-            c->layout.dp, c->layout.zero, c->row->recompute);
+            c->layout.dp, c->layout.zero, c->row->recompute, c->row->schedule);
+        out->family = mw_arena_printf(
+            &v->arena, "%s %s",
+            c->scenario.model.moe.n_experts > 0 ? "MoE" : "dense",
+            mw_dtype_name(c->scenario.workload.dtype));
         out->state = c;
         simulate(c, out);
     }
@@ -381,6 +389,7 @@ static void add_row(struct mw_validate *v, const struct mw_csv *csv,
         .line = csv->line[i],
         .layout = "",
         .series = "",
+        .family = "",
         .cell = is_composed(r)
                     ? mw_arena_printf(&v->arena, "%s|%.0f %.0f %.0f %.0f",
                                       csv->file, r->hidden, r->tp, r->pp,

@@ -47,6 +47,13 @@
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \
+    X(ZERO_BUBBLE, "zero_bubble",                                              \
+      "zb-h1 for ZB-1p, zb-h2 for ZB-2p, zb-v for ZB-V; global batch from "    \
+      "the "                                                                   \
+      "micro-batches")                                                         \
+    X(LAYERS, "layers",                                                        \
+      "one layer less on the first and the last stage where that makes the "   \
+      "others equal, else even")                                               \
     X(ATTENTION, "attention",                                                  \
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \
@@ -76,6 +83,7 @@ struct mw_validate_row {
     const char *layout; /* "tp8 pp4 vpp3 dp32 mbs2 full" */
     const char *job;    /* rows with the same one are alternatives */
     int line;
+    const char *family; /* "dense bf16", "MoE fp8" */
     const char *cell;   /* rows with the same one are near copies, or share
                            what makes them: left out together in a fit */
     const char *series; /* rows with the same one differ in micro-batch only */

@@ -12,6 +12,7 @@ struct mw_measured {
     double hidden, layers, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn,
         gated_mlp, seq, global_batch, micro_batch, grad_accum, gpus, nodes, tp,
         pp, vpp, dp, cp, ep;
+    double microbatches, mem_gb;
     double step_time_s, samples_per_s, tokens_per_s_per_gpu, tflops_per_gpu;
 };
 
@@ -29,6 +30,7 @@ struct mw_case {
     struct mw_system system; /* the database's with the row's NICs */
     struct mw_gpu gpu;       /* the database's with what the row says of it */
     struct mw_cost_ctx ctx;
+    int *layers; /* of virtual stages; NULL: even */
 };
 
 static inline void mw_case_fill(struct mw_case *c, enum mw_fill fill)
@@ -60,6 +62,8 @@ void mw_case_model(struct mw_case *c);
 void mw_case_workload(struct mw_case *c);
 void mw_case_layout(struct mw_case *c);
 void mw_case_machine(struct mw_case *c);
+/* Layers of the stages; needs model and layout. */
+void mw_case_partition(struct mw_case *c);
 /* Measured seconds of the row; 0 when it has none. Needs the prediction's
  * FLOPs, which do not depend on the time. */
 /* Measured bytes of the fullest rank (0: none), what they are compared with,

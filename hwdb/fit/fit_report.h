@@ -1,0 +1,24 @@
+/*
+ * What came out of a fit, for people and for the database: docs/accuracy.md
+ * from its template, and model_error.csv.
+ */
+#ifndef MW_HWDB_FIT_FIT_REPORT_H
+#define MW_HWDB_FIT_FIT_REPORT_H
+
+#include "hwdb/fit/fit_step.h"
+
+#include <stdio.h>
+
+/* To stdout: constants with their priors, errors by file. */
+void mw_fit_print(const struct mw_fit *f);
+/*
+ * Copies the template to `path`; the lines @ERRORS@, @WORST@, @CONSTANTS@,
+ * @FILLED@ and @SKIPPED@ become tables.
+ */
+enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
+                                const char *path, struct mw_err *err);
+/* CSV: group, rows, p50, p90, p99 and bias of left-out errors. */
+enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
+                                   struct mw_err *err);
+
+#endif
