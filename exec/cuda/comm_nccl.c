@@ -28,13 +28,6 @@ ncclDataType_t mw_nccl_type_of(enum mw_elem elem)
     return ncclInt64;
 }
 
-bool mw_nccl_is_on_device(const void *p)
-{
-    struct cudaPointerAttributes a;
-    return cudaPointerGetAttributes(&a, p) == cudaSuccess &&
-           a.type == cudaMemoryTypeDevice;
-}
-
 enum mw_status mw_nccl_check(struct comm_nccl *c, bool is_ok,
                              struct mw_err *err)
 {
@@ -44,9 +37,14 @@ enum mw_status mw_nccl_check(struct comm_nccl *c, bool is_ok,
     return is_ok ? MW_OK : c->dev->fault.status;
 }
 
-enum mw_status mw_nccl_check_alive(struct comm_nccl *c, struct mw_err *err)
+enum mw_status mw_nccl_where(struct comm_nccl *c, const void *p,
+                             bool *out_is_on_device, struct mw_err *err)
 {
-    return mw_nccl_check(c, c->dev->fault.status == MW_OK, err);
+    struct cudaPointerAttributes a;
+    TRY(mw_nccl_check(c, MW_CUDA_RUN(c->dev, cudaPointerGetAttributes, &a, p),
+                      err));
+    *out_is_on_device = a.type == cudaMemoryTypeDevice;
+    return MW_OK;
 }
 
 /* ---- making and ending communicators
@@ -189,10 +187,11 @@ static enum mw_status nccl_all_reduce(struct mw_comm *comm, void *buf, size_t n,
                                       struct mw_err *err)
 {
     struct comm_nccl *c = mw_nccl_self(comm);
-    if (!mw_nccl_is_on_device(buf)) {
+    bool is_on_device;
+    TRY(mw_nccl_where(c, buf, &is_on_device, err));
+    if (!is_on_device) {
         return c->host->ops->all_reduce(c->host, buf, n, elem, op, err);
     }
-    TRY(mw_nccl_check_alive(c, err));
     if (!c->nccl) {
         return MW_OK;
     }
@@ -215,10 +214,11 @@ static enum mw_status nccl_all_gather(struct mw_comm *comm, void *buf, size_t n,
                                       enum mw_elem elem, struct mw_err *err)
 {
     struct comm_nccl *c = mw_nccl_self(comm);
-    if (!mw_nccl_is_on_device(buf)) {
+    bool is_on_device;
+    TRY(mw_nccl_where(c, buf, &is_on_device, err));
+    if (!is_on_device) {
         return c->host->ops->all_gather(c->host, buf, n, elem, err);
     }
-    TRY(mw_nccl_check_alive(c, err));
     if (!c->nccl) {
         return MW_OK;
     }
@@ -233,10 +233,11 @@ static enum mw_status nccl_reduce_scatter(struct mw_comm *comm, void *buf,
                                           struct mw_err *err)
 {
     struct comm_nccl *c = mw_nccl_self(comm);
-    if (!mw_nccl_is_on_device(buf)) {
+    bool is_on_device;
+    TRY(mw_nccl_where(c, buf, &is_on_device, err));
+    if (!is_on_device) {
         return c->host->ops->reduce_scatter(c->host, buf, n, elem, err);
     }
-    TRY(mw_nccl_check_alive(c, err));
     if (!c->nccl) {
         return MW_OK;
     }

@@ -147,13 +147,20 @@ static void *cuda_alloc(struct mw_dev *dev, size_t bytes)
     return p;
 }
 
-/* cudaFree waits for the device, so nothing enqueued still uses the memory. */
+/* cudaFree waits for the device, so nothing enqueued still uses the memory;
+ * after a failure an operation that waits for another rank must be aborted
+ * first, or this would wait for ever. */
 static void cuda_release(struct mw_dev *dev, void *p, size_t bytes)
 {
-    if (p) {
-        dev->used_bytes -= bytes;
-        mw_cuda_note(self(dev), (int)cudaFree(p), "cudaFree");
+    struct mw_cuda *c = self(dev);
+    if (!p) {
+        return;
     }
+    if (c->fault.status != MW_OK && !c->is_aborted) {
+        mw_cuda_abort(c, NULL, "freeing memory", "after a failure");
+    }
+    dev->used_bytes -= bytes;
+    mw_cuda_note(c, (int)cudaFree(p), "cudaFree");
 }
 
 static void cuda_zero(struct mw_dev *dev, void *p, size_t bytes)

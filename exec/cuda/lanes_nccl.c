@@ -167,7 +167,7 @@ static enum mw_status find_channel(struct comm_nccl *c, int peer,
     for (int i = 0; i < c->n_channels; i++) {
         if (c->channels[i].peer == peer) {
             *out = &c->channels[i];
-            return mw_nccl_check_alive(c, err);
+            return MW_OK;
         }
     }
     return mw_fail(err, MW_EFAILED,
@@ -244,7 +244,9 @@ enum mw_status mw_nccl_send(struct mw_comm *comm, const void *buf, size_t n,
 {
     struct comm_nccl *c = mw_nccl_self(comm);
     struct channel *ch = NULL;
-    if (!mw_nccl_is_on_device(buf)) {
+    bool is_on_device;
+    TRY(mw_nccl_where(c, buf, &is_on_device, err));
+    if (!is_on_device) {
         return send_host(c, buf, n, elem, peer, tag, out, err);
     }
     TRY(find_channel(c, peer, &ch, err));
@@ -330,7 +332,9 @@ enum mw_status mw_nccl_recv(struct mw_comm *comm, void *buf, size_t n,
 {
     struct comm_nccl *c = mw_nccl_self(comm);
     struct channel *ch = NULL;
-    if (!mw_nccl_is_on_device(buf)) {
+    bool is_on_device;
+    TRY(mw_nccl_where(c, buf, &is_on_device, err));
+    if (!is_on_device) {
         return c->host->ops->recv(c->host, buf, n, elem, peer, tag, err);
     }
     TRY(find_channel(c, peer, &ch, err));

@@ -69,12 +69,13 @@ static inline size_t mw_nccl_size_of(enum mw_elem elem)
 }
 
 ncclDataType_t mw_nccl_type_of(enum mw_elem elem);
-bool mw_nccl_is_on_device(const void *p);
 /* MW_OK when is_ok, else the device's fault. */
 enum mw_status mw_nccl_check(struct comm_nccl *c, bool is_ok,
                              struct mw_err *err);
-/* The device must not have failed before NCCL is called. */
-enum mw_status mw_nccl_check_alive(struct comm_nccl *c, struct mw_err *err);
+/* Whether p is memory of the device; the device's fault when it has failed:
+ * a rank that took the host's way by mistake would leave the others waiting. */
+enum mw_status mw_nccl_where(struct comm_nccl *c, const void *p,
+                             bool *out_is_on_device, struct mw_err *err);
 
 /* Joins a communicator of `size` ranks that share the id; *out is watched. */
 enum mw_status mw_nccl_join(struct mw_cuda *dev, const ncclUniqueId *id,

@@ -45,7 +45,9 @@ static void open_side(struct side *s, uint64_t seed)
 
 static void close_side(struct side *s)
 {
-    s->comm->ops->free(s->comm);
+    if (s->comm) {
+        s->comm->ops->free(s->comm);
+    }
     s->dev->ops->close(s->dev);
     s->host->ops->free(s->host);
     assert_int_equal(shim_live(), 0);
@@ -299,6 +301,56 @@ static void test_missing_rank(void **state)
     close_side(&s);
 }
 
+/* Everything between opening and closing, on a rank whose call k fails: a
+ * status and a message, or the result. */
+static enum mw_status short_run(struct side *s, float *buf)
+{
+    const struct mw_comm_ops *ops = s->comm->ops;
+    struct mw_send sent = {NULL};
+    int peer = 1 - s->rank;
+    enum mw_status st =
+        ops->all_reduce(s->comm, buf, N, MW_ELEM_F32, MW_REDUCE_SUM, &s->err);
+    if (st == MW_OK) {
+        st = ops->send(s->comm, buf, N, MW_ELEM_F32, peer, 1, &sent, &s->err);
+    }
+    if (st == MW_OK) {
+        st = ops->wait(s->comm, &sent, &s->err);
+    }
+    return st;
+}
+
+/* Call k of rank 0 fails, k = 1, 2, ...; rank 1 goes on or gives up in time;
+ * both close and nothing is left. (Only without receives: a rank that waits
+ * for the host's header of a message waits in MPI, which mpirun ends.) */
+static void test_each_call_fails(void **state)
+{
+    (void)state;
+    int is_more = 1;
+    for (int k = 1; is_more; k++) {
+        struct side s;
+        open_side(&s, (uint64_t)k);
+        mw_cuda_set_timeout(s.dev, 0.2);
+        float *buf = put(&s, N, 1.0f);
+        if (s.size != 2) {
+            is_more = 0;
+        } else {
+            shim_fail_at(s.rank == 0 ? k : 0);
+            enum mw_status st = short_run(&s, buf);
+            is_more = s.rank == 0 && shim_has_failed();
+            shim_fail_at(0);
+            assert_true(st == MW_OK || st == MW_EBACKEND);
+            assert_true(st == MW_OK || s.err.len > 0);
+        }
+        OK(s.host->ops->broadcast(s.host, &is_more, sizeof is_more, 0, &s.err));
+        /* Ends, or after the time limit aborts, sends that nobody receives;
+         * cudaFree would wait for them. */
+        s.comm->ops->free(s.comm);
+        s.comm = NULL;
+        drop(&s, buf, N);
+        close_side(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +362,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_channel),
         cmocka_unit_test(test_failing_call),
         cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_each_call_fails),
     };
     MPI_Init(&argc, &argv);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
