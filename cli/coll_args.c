@@ -22,7 +22,9 @@ enum {
     OPT_AGAINST,
     OPT_PLOT,
     OPT_CONCURRENT,
-    OPT_TOPOLOGY
+    OPT_TOPOLOGY,
+    OPT_PROGRAM,
+    OPT_WRITE_PROGRAM
 };
 
 static const struct argp_option options[] = {
@@ -54,9 +56,17 @@ static const struct argp_option options[] = {
      "separated by commas; prints what each loses",
      0},
     {"topology", OPT_TOPOLOGY, "WORDS", 0,
-     "With --model event: the fabric, for example \"rail, leaf 32, oversub 2\" "
+     "With --model event or --program: the fabric, for example \"rail, leaf "
+     "32, oversub 2\" "
      "(hw topo --help); default one switch",
      0},
+    {"program", OPT_PROGRAM, "ALGO|FILE", 0,
+     "Run a program message by message: ring, tree, double_binary_tree, "
+     "halving_doubling, recursive_doubling, bruck, pairwise, hierarchical, "
+     "one_shot, two_shot, or an MSCCL XML file, which is checked first",
+     0},
+    {"write-program", OPT_WRITE_PROGRAM, "FILE", 0,
+     "Write the program: FILE.json, else MSCCL XML", 0},
     {"plot", OPT_PLOT, "FILE", 0,
      "Bus bandwidth over size: FILE.svg, FILE.png, or - for the terminal", 0},
     {0}};
@@ -73,6 +83,8 @@ static const char doc[] =
     "  meshwright coll --system dgx-h100 --nodes 4 --model event --max-bytes "
     "1G "
     "--concurrent all_to_all:256M\n"
+    "  meshwright coll --system dgx-h100 --nodes 2 --program hierarchical "
+    "--write-program mine.xml\n"
     "  meshwright coll scenario.yaml --op all_gather --json\n\n"
     "Sizes are those of nccl-tests: the whole buffer (all_gather, "
     "reduce_scatter, all_to_all: that of all ranks together).\n"
@@ -196,8 +208,15 @@ static void finish(struct coll_args *a, struct argp_state *state)
     if (a->concurrent && a->model != MW_COLL_EVENT) {
         argp_error(state, "--concurrent needs --model event");
     }
-    if (a->topology && a->model != MW_COLL_EVENT) {
-        argp_error(state, "--topology needs --model event");
+    if (a->topology && a->model != MW_COLL_EVENT && !a->program) {
+        argp_error(state, "--topology needs --model event or --program");
+    }
+    if (a->write_program && !a->program) {
+        argp_error(state, "--write-program needs --program");
+    }
+    if (a->program && (a->against || a->concurrent)) {
+        argp_error(state, "--program goes neither with --against nor with "
+                          "--concurrent");
     }
 }
 
@@ -249,6 +268,12 @@ static error_t parse_option(int key, char *arg, struct coll_args *a,
         return 0;
     case OPT_TOPOLOGY:
         a->topology = arg;
+        return 0;
+    case OPT_PROGRAM:
+        a->program = arg;
+        return 0;
+    case OPT_WRITE_PROGRAM:
+        a->write_program = arg;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -12,9 +12,10 @@ static void print_head(const struct coll_args *a, const struct mw_coll_query *q,
                        const struct mw_coll_world *world)
 {
     const struct mw_system *s = mw_coll_world_system(world);
-    printf("# %s on %d x %s, %d GPUs each (%d ranks), model %s",
+    printf("# %s on %d x %s, %d GPUs each (%d ranks), %s %s",
            mw_coll_op_name(q->op), q->n_nodes, s->name, q->ranks_per_node,
-           q->n_nodes * q->ranks_per_node, mw_coll_model_name(a->model));
+           q->n_nodes * q->ranks_per_node, a->program ? "program" : "model",
+           a->program ? a->program : mw_coll_model_name(a->model));
     for (int i = 0; i < a->n_env; i++) {
         printf(", %s", a->env[i]);
     }
@@ -89,7 +90,7 @@ void coll_view_print(const struct coll_args *a, const struct mw_coll_query *q,
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
-    if (rows->v.n > 0 && a->model == MW_COLL_FIT) {
+    if (rows->v.n > 0 && (a->program || a->model == MW_COLL_FIT)) {
         printf("# %s\n", rows->v.v[rows->v.n - 1].a.source);
     }
     if (a->against && rows->v.n > 0) {
@@ -98,11 +99,16 @@ void coll_view_print(const struct coll_args *a, const struct mw_coll_query *q,
     }
 }
 
+static const char *model_text(const struct coll_args *a)
+{
+    return a->program ? "program" : mw_coll_model_name(a->model);
+}
+
 static json_t *row_json(const struct coll_args *a, const struct coll_row *r)
 {
     json_t *o = json_object();
     mw_json_set_real(o, "bytes", r->bytes);
-    mw_json_set_str(o, "model", mw_coll_model_name(a->model));
+    mw_json_set_str(o, "model", model_text(a));
     if (r->a.has_choice) {
         mw_json_set_str(o, "algo", mw_nccl_algo_name(r->a.algo));
         mw_json_set_str(o, "proto", mw_nccl_proto_name(r->a.proto));
@@ -136,7 +142,7 @@ int coll_view_json(const struct coll_args *a, const struct mw_coll_query *q,
     mw_json_set_int(o, "nodes", q->n_nodes);
     mw_json_set_int(o, "gpus_per_node", q->ranks_per_node);
     mw_json_set_int(o, "ranks", q->n_nodes * q->ranks_per_node);
-    mw_json_set_str(o, "model", mw_coll_model_name(a->model));
+    mw_json_set_str(o, "model", model_text(a));
     if (a->against && rows->v.n > 0) {
         mw_json_set_real(o, "median_ape", median_error(rows));
     }

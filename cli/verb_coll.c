@@ -132,11 +132,12 @@ static enum mw_status run(struct coll_args *a, const struct mw_hwdb *db,
         return s;
     }
     if (s == MW_OK) {
-        s = a->against ? follow_log(world, a, &q, &rows, err)
-                       : sweep(world, topo, a, &q, &rows, err);
+        s = a->program   ? coll_program(a, world, topo, &q, &rows, err)
+            : a->against ? follow_log(world, a, &q, &rows, err)
+                         : sweep(world, topo, a, &q, &rows, err);
     }
     mw_topology_free(topo);
-    if (s == MW_EINPUT && !a->against && !a->scenario) {
+    if (s == MW_EINPUT && !a->against && !a->program && !a->scenario) {
         s = MW_EUSAGE; /* a group that the machine does not have */
     }
     if (s == MW_OK && a->cli.json) {

@@ -23,6 +23,7 @@ struct coll_args {
     const char *env[COLL_ENV_MAX];
     int n_env;
     const char *against, *plot, *concurrent, *topology;
+    const char *program, *write_program;
 };
 
 /* Fills args with defaults, reads the command line; MW_EUSAGE as printed. */
@@ -50,6 +51,13 @@ enum mw_status coll_topology(const struct coll_args *a,
                              const struct mw_hwdb *db,
                              const struct mw_coll_query *q,
                              struct mw_topology **out, struct mw_err *err);
+/* --program: rows of a program on a topology (NULL: one switch); a file's
+ * operation goes into the query. */
+enum mw_status coll_program(const struct coll_args *a,
+                            const struct mw_coll_world *world,
+                            const struct mw_topology *topo,
+                            struct mw_coll_query *q, struct coll_rows *rows,
+                            struct mw_err *err);
 /* "64K", "1GiB", "8" as bytes; false if it is none. */
 bool coll_size_parse(const char *text, double *out);
 

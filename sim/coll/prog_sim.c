@@ -57,7 +57,10 @@ static void launch(struct sim *s, int number, int chunks)
     }
     l->is_sending = true;
     s->n_messages++;
-    mw_fluid_send(s->net, links, n, chunks * s->chunk_bytes, s->run->latency_s,
+    bool far = s->run->net_latency_s > 0 &&
+               !mw_topology_same_domain(s->run->topo, from, to);
+    double latency_s = far ? s->run->net_latency_s : s->run->latency_s;
+    mw_fluid_send(s->net, links, n, chunks * s->chunk_bytes, latency_s,
                   (uint64_t)number);
 }
 

@@ -128,7 +128,8 @@ struct mw_prog_run {
     const struct mw_topology *topo;
     const int *gpu_of_rank; /* NULL: rank r is GPU r */
     double bytes;           /* nccl-tests size */
-    double latency_s;       /* of every message */
+    double latency_s;       /* of a message inside an NVLink domain */
+    double net_latency_s;   /* of one over NICs; 0: latency_s */
     double channel_Bps;     /* of one lane; 0: no limit */
 };
 struct mw_prog_time {

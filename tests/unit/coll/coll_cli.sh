@@ -48,6 +48,24 @@ echo hello >other.txt
 expect 3 "$mw" coll --system dgx-h100 --against other.txt
 first_line '^meshwright: other\.txt:.*no table'
 
+# Programs: built in, written, read again with the same times; a broken one
+# is named with rank, threadblock and step.
+one=(--system dgx-h100 --nodes 2 --min-bytes 1MiB --max-bytes 1MiB --json)
+expect 0 "$mw" coll "${one[@]}" --program hierarchical --write-program p.xml
+cp stdout.txt built-in.json
+expect 0 "$mw" coll "${one[@]}" --program p.xml
+cmp -s stdout.txt built-in.json || fail "p.xml takes another time"
+expect 0 "$mw" coll "${one[@]}" --program ring --write-program p.json
+python3 -m json.tool p.json >/dev/null || fail "p.json is no JSON"
+sed '0,/type="rrc"/s//type="r"/' p.xml >broken.xml
+expect 3 "$mw" coll "${one[@]}" --program broken.xml
+first_line '^meshwright: .*rank [0-9]+'
+expect 3 "$mw" coll --system dgx-h100 --program p.xml
+first_line 'p\.xml: a program of 16 ranks on a group of 8'
+expect 2 "$mw" coll --system dgx-h100 --gpus-per-node 6 --program \
+    halving_doubling
+expect 2 "$mw" coll --system dgx-h100 --write-program p.xml
+
 expect 2 "$mw" coll --system dgx-h100 --model guess
 first_line "guess"
 expect 2 "$mw" coll --system dgx-h100 --env NCCL_ALGO=fast
