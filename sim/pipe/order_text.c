@@ -95,13 +95,14 @@ static enum mw_status read_slot(struct reader *r, const char *token,
                                 const char **p)
 {
     int pass = pass_of(p), chunk = 0, item;
+    int items = mw_schedule_items(&r->b.s);
 
     if (pass < 0) {
         return bad_token(r, token,
                          "is not a pass; write F3, B3, W3 or BW3, "
                          "and F3.1 for chunk 1");
     }
-    item = number(p, r->b.s.n_microbatches);
+    item = number(p, items);
     if (item < 0) {
         return bad_token(r, token, "needs a micro-batch number, as in F3");
     }
@@ -109,12 +110,12 @@ static enum mw_status read_slot(struct reader *r, const char *token,
         (*p)++;
         chunk = number(p, r->b.s.n_chunks);
     }
-    if (item >= r->b.s.n_microbatches) {
+    if (item >= items) {
         return mw_fail(r->err, MW_EINPUT,
                        "stage %d: '%.*s' is of micro-batch %d or more, but "
                        "there are %d (0 to %d)",
                        r->device, (int)strcspn(token, " \t"), token, item,
-                       r->b.s.n_microbatches, r->b.s.n_microbatches - 1);
+                       items, items - 1);
     }
     if (chunk < 0 || chunk >= r->b.s.n_chunks) {
         return mw_fail(r->err, MW_EINPUT,
@@ -210,19 +211,26 @@ static bool has_backward(const struct mw_schedule *s)
     return false;
 }
 
-enum mw_status mw_schedule_parse(const char *const *device_lists, int n_stages,
-                                 int n_microbatches, int n_chunks,
-                                 const char *placement, struct mw_schedule *out,
-                                 struct mw_err *err)
+enum mw_status mw_schedule_parse_parts(const char *const *device_lists,
+                                       int n_stages, int n_microbatches,
+                                       int n_chunks, int n_parts,
+                                       const char *placement,
+                                       struct mw_schedule *out,
+                                       struct mw_err *err)
 {
     enum mw_status st =
         check_shape(n_stages, n_microbatches, n_chunks, placement, err);
     struct mw_sched_shape shape = {"custom", n_stages, n_microbatches,
-                                   n_chunks, 1,        MW_PLACE_LOOP};
+                                   n_chunks, n_parts,  MW_PLACE_LOOP};
     struct reader r = {.err = err};
 
     if (st != MW_OK) {
         return st;
+    }
+    if (n_parts < 1 || n_parts > MW_SCHED_CHUNKS_MAX) {
+        return mw_fail(err, MW_EINPUT,
+                       "a micro-batch has 1 to %d parts, not %d",
+                       MW_SCHED_CHUNKS_MAX, n_parts);
     }
     shape.placement = (enum mw_placement)placement_of(placement);
     mw_sched_begin(&r.b, &shape);
@@ -236,4 +244,13 @@ enum mw_status mw_schedule_parse(const char *const *device_lists, int n_stages,
     mw_sched_end(&r.b, out);
     out->is_forward_only = !has_backward(out);
     return MW_OK;
+}
+
+enum mw_status mw_schedule_parse(const char *const *device_lists, int n_stages,
+                                 int n_microbatches, int n_chunks,
+                                 const char *placement, struct mw_schedule *out,
+                                 struct mw_err *err)
+{
+    return mw_schedule_parse_parts(device_lists, n_stages, n_microbatches,
+                                   n_chunks, 1, placement, out, err);
 }

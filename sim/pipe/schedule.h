@@ -95,8 +95,17 @@ const struct mw_sched_kind *mw_schedule_kind_find(const char *name);
  */
 enum mw_status mw_schedule_parse(const char *const *device_lists, int n_stages,
                                  int n_microbatches, int n_chunks,
-                                 const char *placement, /* "loop" "v" */
+                                 const char *placement, /* "loop" "v"
+                                                           "bidirectional" */
                                  struct mw_schedule *out, struct mw_err *err);
+/* The same with n_parts parts of a micro-batch: "F7" is then item 7, part 7 mod
+ * n_parts of micro-batch 7 / n_parts. */
+enum mw_status mw_schedule_parse_parts(const char *const *device_lists,
+                                       int n_stages, int n_microbatches,
+                                       int n_chunks, int n_parts,
+                                       const char *placement,
+                                       struct mw_schedule *out,
+                                       struct mw_err *err);
 /* The list of one device in that form, appended to text. */
 void mw_schedule_format(const struct mw_schedule *s, int device,
                         struct mw_str *text);
