@@ -124,6 +124,106 @@ static void plan_cells(struct mw_table *t, const struct mw_sweep_rows *rows,
     mw_table_cell(t, "%s", row->pp > 1 ? row->schedule : "-");
 }
 
+/* The row of the fewest GPUs that end in time, or NULL; ties: the faster. */
+static const struct mw_sweep_row *in_time(const struct mw_sweep_rows *rows,
+                                          const struct mw_sweep_money *money)
+{
+    const struct mw_sweep_row *best = NULL;
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct mw_sweep_row *r = &rows->v[i];
+
+        if (!r->is_feasible || train_s(r, money) > money->within_s) {
+            continue;
+        }
+        if (!best || r->gpus < best->gpus ||
+            (r->gpus == best->gpus && r->tokens_per_s > best->tokens_per_s)) {
+            best = r;
+        }
+    }
+    return best;
+}
+
+static void print_in_time(const struct mw_sweep_rows *rows,
+                          const struct mw_sweep_money *money)
+{
+    const struct mw_sweep_row *r = in_time(rows, money);
+
+    if (!(money->within_s > 0)) {
+        return;
+    }
+    if (!r) {
+        printf("No point ends within %.4g days.\n", money->within_s / 86400);
+        return;
+    }
+    printf("Fewest GPUs that end within %.4g days: %lld (%s, %lld nodes), %.4g "
+           "days.\n",
+           money->within_s / 86400, (long long)r->gpus, r->system,
+           (long long)r->nodes, train_s(r, money) / 86400);
+}
+
+/* Row of a series at the same place on the first axis. */
+static const struct mw_sweep_row *row_at(const struct mw_sweep_rows *rows,
+                                         const struct mw_sweep_grid *grid,
+                                         const struct mw_sweep_row *series,
+                                         const struct mw_sweep_row *at)
+{
+    char x[32], y[32];
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct mw_sweep_row *r = &rows->v[i];
+
+        if (r->is_feasible && is_same_series(grid, r, series) &&
+            strcmp(value_text(r, grid->axis[0]->key, x),
+                   value_text(at, grid->axis[0]->key, y)) == 0) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/* Where two series of the second axis change places in tokens/s/GPU. */
+static void print_crossings(const struct mw_sweep_rows *rows,
+                            const struct mw_sweep_grid *grid)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        for (size_t k = i + 1; k < rows->n; k++) {
+            const struct mw_sweep_row *a = &rows->v[i], *b = &rows->v[k];
+            const struct mw_sweep_row *a0 = NULL, *b0 = NULL;
+            char x[32], y[32], from[32], to[32];
+
+            /* a and b: the same place, different series */
+            if (is_same_series(grid, a, b) || row_at(rows, grid, a, b) != a ||
+                !b->is_feasible) {
+                continue;
+            }
+            for (size_t j = 0; j < i; j++) { /* the place before */
+                if (rows->v[j].is_feasible &&
+                    is_same_series(grid, &rows->v[j], a) &&
+                    row_at(rows, grid, b, &rows->v[j])) {
+                    a0 = &rows->v[j];
+                    b0 = row_at(rows, grid, b, a0);
+                }
+            }
+            if (!a0 ||
+                (a->tokens_per_s_per_gpu > b->tokens_per_s_per_gpu) ==
+                    (a0->tokens_per_s_per_gpu > b0->tokens_per_s_per_gpu)) {
+                continue;
+            }
+            enum mw_sweep_key key = grid->axis[1]->key;
+            const struct mw_sweep_row *winner =
+                a->tokens_per_s_per_gpu > b->tokens_per_s_per_gpu ? a : b;
+
+            printf("%s overtakes %s between %s %s and %s in tokens/s/GPU.\n",
+                   value_text(winner, key, x),
+                   value_text(winner == a ? b : a, key, y),
+                   mw_sweep_key_enums[grid->axis[0]->key].name,
+                   value_text(a0, grid->axis[0]->key, from),
+                   value_text(a, grid->axis[0]->key, to));
+        }
+    }
+}
+
 void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_grid *grid,
                          const struct mw_sweep_money *money)
@@ -165,6 +265,10 @@ void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                    (long long)rows->v[i].gpus, rows->v[i].reason);
         }
     }
+    if (grid->n_axes > 1) {
+        print_crossings(rows, grid);
+    }
+    print_in_time(rows, money);
 }
 
 static json_t *row_json(const struct mw_sweep_row *r,
@@ -226,6 +330,12 @@ json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
         json_array_append_new(list, row_json(&rows->v[i], money));
     }
     mw_json_set(o, "rows", list);
+    if (money->within_s > 0) {
+        const struct mw_sweep_row *r = in_time(rows, money);
+
+        mw_json_set(o, "fewest_gpus_in_time",
+                    r ? json_integer(r->gpus) : json_null());
+    }
     return o;
 }
 

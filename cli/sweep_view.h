@@ -9,11 +9,13 @@
 struct mw_sweep_money {
     double tokens;
     double usd_per_gpu_hour;
+    double within_s; /* the run must end by then */
 };
 
 void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_grid *grid,
                          const struct mw_sweep_money *money);
+/* Also the fewest GPUs that end in time, with money->within_s. */
 json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
                            const struct mw_sweep_money *money);
 /* Tokens per second and GPU over the first axis that has numbers; one series

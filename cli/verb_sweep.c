@@ -39,6 +39,7 @@ enum {
     OPT_PRESET,
     OPT_TOKENS,
     OPT_PRICE,
+    OPT_WITHIN,
     OPT_AGAIN
 };
 
@@ -63,6 +64,8 @@ static const struct argp_option options[] = {
      "Draw tokens per second and GPU over the first axis", 0},
     {"tokens", OPT_TOKENS, "N", 0, "Also show the time to train on N tokens",
      0},
+    {"within", OPT_WITHIN, "DAYS", 0,
+     "With --tokens: the fewest GPUs that end within so many days", 0},
     {"price", OPT_PRICE, "USD", 0,
      "Also show the cost, at this price of a GPU hour", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
@@ -148,6 +151,10 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return number_option("--tokens", arg, &a->money.tokens, err);
     case OPT_PRICE:
         return number_option("--price", arg, &a->money.usd_per_gpu_hour, err);
+    case OPT_WITHIN:
+        status = number_option("--within", arg, &a->money.within_s, err);
+        a->money.within_s *= 86400;
+        return status;
     case OPT_JOBS:
         status = mw_cli_int("--jobs", arg, 1, 4096, &value, err);
         a->search.jobs = (int)value;
@@ -195,6 +202,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which scenario?");
+        return 0;
+    case ARGP_KEY_END:
+        if (a->money.within_s > 0 && !(a->money.tokens > 0)) {
+            argp_error(state, "--within needs --tokens");
+        }
         return 0;
     default:
         if (key < OPT_VARY || key > OPT_AGAIN) {

@@ -89,6 +89,11 @@ expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json
 json "o['points'] == 3 and [r['feasible'] for r in o['rows']] == [False, True, True]"
 json "[r['global_batch'] for r in o['rows']] == [8, 64, 128]"
 json "abs(o['rows'][1]['usd'] / (2 * o['rows'][1]['gpu_hours_per_ttoken']) - 1) < 1e-9"
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --tokens 1e10 --within 10 --json
+json "o['fewest_gpus_in_time'] == min([r['gpus'] for r in o['rows'] if r['train_s'] <= 864000])"
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16 --tokens 1e15 --within 1 --json
+json "o['fewest_gpus_in_time'] is None"
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --within 10
 cp s.csv before.csv
 expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json
 cmp -s s.csv before.csv || fail "a resumed sweep changed its rows"

@@ -1,0 +1,272 @@
+/*
+ * The walk of one outer item: micro-batch, sp, chunks, then order, recompute,
+ * ZeRO and schedule. A node that breaks a rule is dropped with as many layouts
+ * as it has leaves, so that counts do not depend on where a rule is tested.
+ */
+#include "planner/space.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MICRO_BATCH_MAX = 64 };
+
+static bool list_allows(const struct mw_int_list *list, int value)
+{
+    bool is_allowed = list->n == 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        is_allowed = is_allowed || list->v[i] == value;
+    }
+    return is_allowed;
+}
+
+/* ---- one item --------------------------------------------------------------
+ */
+/* The scenario's own limits: rule name, or NULL when they allow it. */
+static const char *limit_rule(const struct mw_space *s,
+                              const struct mw_layout *l)
+{
+    const struct mw_limits *limits = &s->scenario->limits;
+    int max_tp = limits->max_tp > 0 ? limits->max_tp : s->ctx->gpus_per_node;
+
+    if (l->tp > max_tp) {
+        return "tp_node";
+    }
+    return list_allows(&limits->tp, l->tp) && list_allows(&limits->pp, l->pp) &&
+                   list_allows(&limits->dp, l->dp) &&
+                   list_allows(&limits->cp, l->cp) &&
+                   list_allows(&limits->ep, l->ep) &&
+                   list_allows(&limits->vpp, l->vpp) &&
+                   list_allows(&limits->micro_batch, l->micro_batch)
+               ? NULL
+               : "limits";
+}
+
+struct walk {
+    const struct mw_space *s;
+    struct mw_tally *tally;
+    mw_leaf_fn leaf;
+    void *arg;
+    uint64_t at;
+    enum mw_walk how;
+    int order[MW_SPACE_ORDERS_MAX], n_orders;
+};
+
+static bool kind_takes(const struct walk *w, const struct mw_sched_kind *kind,
+                       const struct mw_layout *l)
+{
+    if (w->how == MW_WALK_SEED && w->s->opts->schedule == NULL) {
+        return strcmp(kind->name, "1f1b") == 0 && l->vpp == 1;
+    }
+    if (l->pp == 1) { /* no pipeline: the plainest spelling */
+        return w->s->opts->schedule != NULL || strcmp(kind->name, "1f1b") == 0;
+    }
+    if (w->s->opts->schedule && w->s->opts->vpp > 0) {
+        return true; /* both asked for: let the schedule say what is wrong */
+    }
+    if (kind->min_chunks == 1 && kind->max_chunks == 2) {
+        return l->vpp == 1; /* two routes: the other chunk is the other's */
+    }
+    return l->vpp >= kind->min_chunks && l->vpp <= kind->max_chunks;
+}
+
+static void drop(struct walk *w, const char *rule, const struct mw_layout *l,
+                 uint64_t n)
+{
+    w->at += n;
+    w->tally->enumerated += n;
+    mw_tally_add(w->tally, rule, n, l, 0, 0);
+}
+
+static void one_leaf(struct walk *w, const struct mw_layout *layout)
+{
+    const struct mw_rule *broken = mw_rule_broken(w->s->rules, layout);
+
+    if (broken) {
+        drop(w, broken->id, layout, 1);
+        return;
+    }
+    w->tally->enumerated++;
+    w->tally->legal++;
+    w->leaf(w->arg, layout, w->at++);
+}
+
+/* With as many leaves under a node as `leaves` says, the node is either
+ * walked or dropped whole. */
+static bool takes_zero(const struct walk *w, int zero,
+                       const struct mw_layout *l)
+{
+    return w->s->opts->zero >= 0 || ((zero == 0 || l->dp * l->cp > 1) &&
+                                     (zero <= 1 || w->how == MW_WALK_ALL));
+}
+
+static uint64_t walk_inner(struct walk *w, struct mw_layout layout,
+                           bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int o = 0; o < w->n_orders; o++) {
+        layout.order = s->order[w->order[o]];
+        for (int r = 0; r < s->n_recompute; r++) {
+            layout.recompute = (enum mw_recompute)s->recompute[r];
+            for (int z = 0; z < s->n_zero; z++) {
+                if (!takes_zero(w, s->zero[z], &layout)) {
+                    continue;
+                }
+                layout.zero = s->zero[z];
+                for (int k = 0; k < s->n_kinds; k++) {
+                    if (!kind_takes(w, s->kind[k], &layout)) {
+                        continue;
+                    }
+                    layout.schedule = s->kind[k]->name;
+                    n++;
+                    if (!only_count) {
+                        one_leaf(w, &layout);
+                    }
+                }
+            }
+        }
+    }
+    return n;
+}
+
+static void walk_chunks(struct walk *w, struct mw_layout layout)
+{
+    const struct mw_space *s = w->s;
+    int n_layers = s->scenario->model.n_layers, last_size = 0;
+
+    for (int v = 1; v <= MW_SPACE_VPP_MAX || v <= s->opts->vpp; v++) {
+        int size = (n_layers + layout.pp * v - 1) / (layout.pp * v);
+        bool is_free = v == 1 || (layout.pp > 1 && layout.pp * v <= n_layers &&
+                                  size < last_size);
+        const char *rule;
+
+        if (s->opts->vpp > 0 ? v != s->opts->vpp : !is_free) {
+            continue;
+        }
+        last_size = size;
+        layout.vpp = v;
+        rule = limit_rule(s, &layout);
+        if (!rule) {
+            mw_layout_check(&layout, &s->scenario->model,
+                            &s->scenario->workload, s->n_ranks, &rule, NULL);
+        }
+        if (rule) {
+            uint64_t n = walk_inner(w, layout, true);
+
+            if (n > 0) {
+                drop(w, rule, &layout, n);
+            }
+        } else {
+            walk_inner(w, layout, false);
+        }
+        if (w->how == MW_WALK_SEED && !s->opts->schedule && v >= s->opts->vpp) {
+            break;
+        }
+    }
+}
+
+/* Orders that place the groups of more than one rank alike are walked once. */
+static void distinct_orders(struct walk *w, const struct mw_layout *l)
+{
+    char seen[MW_SPACE_ORDERS_MAX][MW_SPACE_ORDER_TEXT];
+
+    w->n_orders = 0;
+    for (int o = 0; o < w->s->n_orders; o++) {
+        const char *at = w->s->order[o];
+        char *out = seen[w->n_orders];
+        bool is_new = true;
+        size_t n = 0;
+
+        for (; *at; at += at[2] ? 3 : 2) {
+            int size = strncmp(at, "tp", 2) == 0   ? l->tp
+                       : strncmp(at, "cp", 2) == 0 ? l->cp
+                       : strncmp(at, "dp", 2) == 0 ? l->dp
+                       : strncmp(at, "pp", 2) == 0 ? l->pp
+                                                   : 1;
+
+            if (size > 1) {
+                memcpy(out + n, at, 2);
+                n += 2;
+            }
+        }
+        out[n] = '\0';
+        for (int i = 0; i < w->n_orders; i++) {
+            is_new = is_new && strcmp(seen[i], out) != 0;
+        }
+        if (is_new && (o == 0 || w->how == MW_WALK_ALL)) {
+            w->order[w->n_orders++] = o;
+        }
+    }
+}
+
+void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
+                   struct mw_tally *tally, mw_leaf_fn leaf, void *arg)
+{
+    struct walk w = {space, tally, leaf, arg, 0, walk, {0}, 0};
+    struct mw_layout layout = space->outer.v[i];
+    int64_t share = space->scenario->workload.global_batch / layout.dp;
+    int fixed = space->opts->micro_batch;
+    int64_t most = space->opts->is_full ? share : MICRO_BATCH_MAX;
+
+    distinct_orders(&w, &layout);
+    for (int64_t b = 1; b <= most || b <= fixed || b == 1; b++) {
+        bool is_free = b == 1 || (b <= share && share % b == 0);
+
+        if (fixed > 0 ? b != fixed : !is_free) {
+            continue;
+        }
+        layout.micro_batch = (int)b;
+        for (int k = 0; k < space->n_sp; k++) {
+            /* Without tp there is nothing to split; say so once. */
+            if (layout.tp == 1 && k > 0) {
+                continue;
+            }
+            layout.sp = space->sp[k] && (layout.tp > 1 || space->opts->sp > 0);
+            walk_chunks(&w, layout);
+        }
+    }
+}
+
+const char *mw_space_forbids(const struct mw_space *space,
+                             const struct mw_layout *layout,
+                             char text[MW_PLAN_TEXT_MAX])
+{
+    char buf[MW_PLAN_TEXT_MAX];
+    const char *rule = limit_rule(space, layout);
+    struct mw_err err = {0};
+    const struct mw_rule *row;
+
+    text = text ? text : buf;
+    if (rule && strcmp(rule, "tp_node") == 0) {
+        snprintf(text, MW_PLAN_TEXT_MAX,
+                 "tp %d crosses nodes of %d ranks; limits.max_tp allows it",
+                 layout->tp, space->ctx->gpus_per_node);
+        return rule;
+    }
+    if (rule) {
+        char what[MW_PLAN_TEXT_MAX];
+
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.200s is excluded by limits",
+                 mw_layout_text(layout, what));
+        return rule;
+    }
+    if (mw_layout_check(layout, &space->scenario->model,
+                        &space->scenario->workload, space->n_ranks, &rule,
+                        &err) != MW_OK) {
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.*s", MW_PLAN_TEXT_MAX - 1,
+                 err.text);
+        return rule ? rule : "layout";
+    }
+    row = mw_rule_broken(space->rules, layout);
+    if (row) {
+        struct mw_str words = {0};
+
+        mw_rule_explain(space->rules, row, layout, &words);
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.*s", MW_PLAN_TEXT_MAX - 1, words.s);
+        mw_str_release(&words);
+        return row->id;
+    }
+    return NULL;
+}

@@ -1,0 +1,71 @@
+/* Counts of layouts by the rule that drops them, with the nearest miss; layouts
+ * as text. */
+#include "planner/space.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct mw_tally_row *row_of(struct mw_tally *t, const char *rule)
+{
+    for (int i = 0; i < t->n; i++) {
+        if (t->row[i].rule == rule || strcmp(t->row[i].rule, rule) == 0) {
+            return &t->row[i];
+        }
+    }
+    MW_ASSERT(t->n < MW_REASONS_MAX, "rule %s", rule);
+    t->row[t->n] = (struct mw_tally_row){.rule = rule};
+    return &t->row[t->n++];
+}
+
+void mw_tally_add(struct mw_tally *t, const char *rule, uint64_t count,
+                  const struct mw_layout *layout, double needed, double allowed)
+{
+    struct mw_tally_row *row = row_of(t, rule);
+    double miss = allowed > 0 ? needed / allowed : 0;
+    bool is_nearer = miss > 0 && (row->miss <= 0 || miss < row->miss);
+
+    if (row->count == 0 || is_nearer) {
+        row->miss = miss;
+        row->needed = needed;
+        row->allowed = allowed;
+        row->nearest = *layout;
+    }
+    row->count += count;
+}
+
+void mw_tally_merge(struct mw_tally *a, const struct mw_tally *b)
+{
+    for (int i = 0; i < b->n; i++) {
+        mw_tally_add(a, b->row[i].rule, b->row[i].count, &b->row[i].nearest,
+                     b->row[i].needed, b->row[i].allowed);
+    }
+    a->enumerated += b->enumerated;
+    a->legal += b->legal;
+}
+
+const char *mw_layout_text(const struct mw_layout *l,
+                           char buf[MW_PLAN_TEXT_MAX])
+{
+    char more[MW_PLAN_TEXT_MAX] = "";
+    int n = 0;
+
+    if (l->cp > 1) {
+        n += snprintf(more + n, sizeof more - (size_t)n, ", cp %d", l->cp);
+    }
+    if (l->ep > 1 || l->etp > 1) {
+        n += snprintf(more + n, sizeof more - (size_t)n, ", ep %d, etp %d",
+                      l->ep, l->etp);
+    }
+    if (l->pp > 1) {
+        n +=
+            snprintf(more + n, sizeof more - (size_t)n, ", %.40s", l->schedule);
+    }
+    if (l->vpp > 1) {
+        snprintf(more + n, sizeof more - (size_t)n, ", vpp %d", l->vpp);
+    }
+    snprintf(buf, MW_PLAN_TEXT_MAX,
+             "tp %d, pp %d, dp %d, micro-batch %d, zero %d, recompute %s%.120s",
+             l->tp, l->pp, l->dp, l->micro_batch, l->zero,
+             mw_recompute_name(l->recompute), more);
+    return buf;
+}
