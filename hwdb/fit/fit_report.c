@@ -178,6 +178,24 @@ void mw_fit_print(const struct mw_fit *f)
     }
 }
 
+void mw_fit_print_rows(const struct mw_fit *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const struct mw_validate_row *r = row_of(f, i);
+
+        printf("%-44s %-36s %9.4f %+6.1f %+6.1f%s", r->id, r->layout,
+               r->measured_s, 100 * (exp(f->r[i]) - 1),
+               100 * (exp(f->left_out[i]) - 1), r->is_noisy ? " noisy" : "");
+        for (int kind = 0; kind < MW_SPAN_KIND_COUNT; kind++) {
+            if (r->breakdown_s[kind] > 0.005 * r->predicted_s) {
+                printf(" %s %.1f", mw_span_kind_name((enum mw_span_kind)kind),
+                       100 * r->breakdown_s[kind] / r->predicted_s);
+            }
+        }
+        printf("\n");
+    }
+}
+
 /* ---- document --------------------------------------------------------------
  */
 static void doc_errors(const struct mw_fit *f, FILE *out)

@@ -11,6 +11,9 @@
 
 /* To stdout: constants with their priors, errors by file. */
 void mw_fit_print(const struct mw_fit *f);
+/* To stdout: every row with both errors and the exposed seconds by kind, as
+ * predicted with the constants that were there before the fit. */
+void mw_fit_print_rows(const struct mw_fit *f);
 /*
  * Copies the template to `path`; the lines @ERRORS@, @WORST@, @CONSTANTS@,
  * @FILLED@ and @SKIPPED@ become tables.

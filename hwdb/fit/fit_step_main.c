@@ -1,6 +1,6 @@
 /*
  * fit_step FILE.csv... [--write CONSTANTS.csv] [--errors MODEL_ERROR.csv]
- *          [--doc TEMPLATE OUT.md]
+ *          [--doc TEMPLATE OUT.md] [--rows]
  *
  * Fits the step model's constants to measured steps, prints them, and prints
  * for every file the error with the fitted constants and the error of rows
@@ -64,6 +64,7 @@ static enum mw_status write_constants(const struct mw_fit *f, const char *path,
 
 struct outputs {
     const char *target, *errors, *template, *doc;
+    bool with_rows;
 };
 
 static enum mw_status write_all(const struct mw_fit *f, const struct outputs *o,
@@ -93,6 +94,8 @@ static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
     for (int i = 1; i < argc && status == MW_OK; i++) {
         if (strcmp(argv[i], "--write") == 0 && i + 1 < argc) {
             o.target = argv[++i];
+        } else if (strcmp(argv[i], "--rows") == 0) {
+            o.with_rows = true;
         } else if (strcmp(argv[i], "--errors") == 0 && i + 1 < argc) {
             o.errors = argv[++i];
         } else if (strcmp(argv[i], "--doc") == 0 && i + 2 < argc) {
@@ -109,6 +112,9 @@ static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
         mw_fit_run(&f);
         mw_fit_leave_out(&f);
         mw_fit_print(&f);
+        if (o.with_rows) {
+            mw_fit_print_rows(&f);
+        }
         status = write_all(&f, &o, err);
     }
     mw_fit_release(&f);
@@ -122,8 +128,10 @@ int main(int argc, char **argv)
     struct mw_err err = {0};
 
     if (argc < 2) {
-        fprintf(stderr, "usage: fit_step FILE.csv... [--write CONSTANTS.csv] "
-                        "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md]\n");
+        fprintf(
+            stderr,
+            "usage: fit_step FILE.csv... [--write CONSTANTS.csv] "
+            "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md] [--rows]\n");
         return 2;
     }
     enum mw_status status = mw_hwdb_load(NULL, &db, &err);

@@ -77,6 +77,7 @@ struct mw_stack {
     double overlap_fsdp;     /* of per-layer gathers and scatters */
     double overlap_tp, overlap_cp, overlap_ep; /* of collectives in a layer */
     double attention; /* rate of its fused attention over the best kernel's */
+    double grouped; /* rate of its experts' products over one batched product */
     bool scatters_boundary; /* TP ranks send a share each between stages and
                                gather it there (Narayanan et al., SC 2021,
                                section 4.1) */

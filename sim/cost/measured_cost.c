@@ -52,13 +52,19 @@ enum mw_status mw_measured_index(struct mw_cost_ctx *ctx, struct mw_err *err)
     return status;
 }
 
+/* A product per expert of the rank, in one launch or in several. */
+static bool is_experts(const struct mw_op *op)
+{
+    return op->batch > 1 && strncmp(op->name, "expert_", 7) == 0;
+}
+
 static enum mw_measured_op measured_op_of(const struct mw_cost_ctx *ctx,
                                           const struct mw_op *op)
 {
     if (op->kind == MW_OP_ATTENTION) {
         return MW_MEASURED_ATTENTION;
     }
-    if (op->batch > 1 && strncmp(op->name, "expert_", 7) == 0 &&
+    if (is_experts(op) &&
         ctx->measured[MW_MEASURED_GROUPED][op->dtype].table.n > 0) {
         return MW_MEASURED_GROUPED;
     }
@@ -81,9 +87,9 @@ bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
                         op->bytes, &time_s, &near)) {
         return false;
     }
-    if (which == MW_MEASURED_ATTENTION) {
-        time_s /= ctx->stack.attention;
-    }
+    time_s /= which == MW_MEASURED_ATTENTION ? ctx->stack.attention
+              : is_experts(op) && which == MW_MEASURED_GEMM ? ctx->stack.grouped
+                                                            : 1;
     *out = (struct mw_cost){time_s, MW_RUNG_UTILISATION};
     *out_source = near.point->source;
     return true;

@@ -1,6 +1,7 @@
 /*
  * Training stacks: what a framework of a time adds to the hardware's cost, and
- * what it hides. Each figure is a row NAME.STACK of the constants, else NAME;
+ * what it hides. Each figure is a row NAME.STACK of the constants (a variant
+ * STACK-WORD takes what it has no row for from STACK), else NAME;
  * docs/accuracy.md tells how they were fitted.
  *
  *   host         an eager framework issues every kernel from Python; where the
@@ -36,6 +37,9 @@ static const struct {
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", false,
      false},
     {"torchtitan", "torchtitan: FSDP2 with torch.compile", false, false},
+    {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",
+     false, false},
+    {"torchtitan-eager", "torchtitan without torch.compile", false, false},
     {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", false, false},
     {"nanotron", "nanotron", false, false},
     {"internevo", "InternEvo", false, false},
@@ -53,20 +57,34 @@ const char *mw_stack_text(size_t i)
     return i < N_STACKS ? stacks[i].text : NULL;
 }
 
+/* NAME.STACK, then without the last word of the stack's name as long as there
+ * is one ("torchtitan-async", "torchtitan"), then NAME. */
 static enum mw_status read_figure(const struct mw_hwdb *db, const char *name,
                                   const char *stack, double *out,
                                   struct mw_err *err)
 {
     const struct mw_constant *row;
-    char key[96];
+    size_t n = strlen(stack);
 
-    snprintf(key, sizeof key, "%s.%s", name, stack);
-    if (mw_hwdb_constant(db, key, &row, NULL) != MW_OK) {
-        enum mw_status status = mw_hwdb_constant(db, name, &row, err);
+    for (;;) {
+        char key[96];
 
-        if (status != MW_OK) {
-            return status;
+        snprintf(key, sizeof key, "%s.%.*s", name, (int)n, stack);
+        if (mw_hwdb_constant(db, key, &row, NULL) == MW_OK) {
+            break;
         }
+        while (n > 0 && stack[n - 1] != '-') {
+            n--;
+        }
+        if (n == 0) {
+            enum mw_status status = mw_hwdb_constant(db, name, &row, err);
+
+            if (status != MW_OK) {
+                return status;
+            }
+            break;
+        }
+        n--; /* the dash */
     }
     *out = row->value;
     return MW_OK;
@@ -87,6 +105,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"elementwise_efficiency", &s.elementwise},
                    {"step_param_bytes", &s.step_param_bytes},
                    {"attention_share", &s.attention},
+                   {"grouped_share", &s.grouped},
                    {"exposed_reduce", &s.overlap_reduce},
                    {"exposed_gather", &s.overlap_gather},
                    {"exposed_fsdp", &s.overlap_fsdp},
@@ -95,7 +114,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"exposed_ep", &s.overlap_ep}};
 
     const size_t n_figures = sizeof figures / sizeof figures[0];
-    const size_t first_exposed = 8;
+    const size_t first_exposed = 9;
 
     for (size_t i = 0; i < n_figures; i++) {
         enum mw_status status =
@@ -122,8 +141,10 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             continue;
         }
         if (ctx->gpu->is_cpu) {
-            ctx->stack = (struct mw_stack){
-                .name = stacks[i].name, .elementwise = 1, .attention = 1};
+            ctx->stack = (struct mw_stack){.name = stacks[i].name,
+                                           .elementwise = 1,
+                                           .attention = 1,
+                                           .grouped = 1};
             return MW_OK;
         }
         enum mw_status status =

@@ -46,6 +46,15 @@ bool mw_case_is_core(const struct mw_measured *r)
            (!is_old_gpu(r) && mw_text_has(r->framework, "Megatron"));
 }
 
+/* torchtitan's rows say in their notes what is switched on. */
+static const char *torchtitan_of(const struct mw_measured *r)
+{
+    if (mw_text_has(r->note, "async")) {
+        return "torchtitan-async";
+    }
+    return strcmp(r->note, "FSDP") == 0 ? "torchtitan-eager" : "torchtitan";
+}
+
 const char *mw_case_stack_of(const struct mw_measured *r)
 {
     static const struct {
@@ -68,7 +77,10 @@ const char *mw_case_stack_of(const struct mw_measured *r)
             bool is_core = strcmp(rules[i].stack, "megatron-2021") == 0 &&
                            mw_case_is_core(r);
 
-            return is_core ? "megatron-core" : rules[i].stack;
+            return is_core ? "megatron-core"
+                   : strcmp(rules[i].stack, "torchtitan") == 0
+                       ? torchtitan_of(r)
+                       : rules[i].stack;
         }
     }
     /* The zero-bubble tables name no framework: a fork of Megatron-LM. */

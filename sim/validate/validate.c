@@ -100,6 +100,7 @@ static const struct mw_csv_field row_fields[] = {
     TEXT(flops_attention, false),
     TEXT(mem_gib_per_gpu, false),
     TEXT(mem_def, false),
+    TEXT(note, false),
     NUMBER(hidden, 1),
     NUMBER(layers, 1),
     NUMBER(heads, 1),

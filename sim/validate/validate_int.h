@@ -8,7 +8,7 @@
 struct mw_measured {
     const char *id, *kind, *model, *gpu, *interconnect, *zero, *seq_parallel,
         *recompute, *offload, *dtype, *schedule, *framework, *tflops_def,
-        *flops_attention, *mem_gib_per_gpu, *mem_def;
+        *flops_attention, *mem_gib_per_gpu, *mem_def, *note;
     double hidden, layers, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn,
         gated_mlp, seq, global_batch, micro_batch, grad_accum, gpus, nodes, tp,
         pp, vpp, dp, cp, ep;

@@ -26,10 +26,11 @@ static struct mw_gpu gpu_of(void)
 
 static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
 {
-    struct mw_cost_ctx ctx = {.gpu = gpu,
-                              .insitu_factor = 1,
-                              .flash_efficiency = {0.5, 0.25},
-                              .stack = {.elementwise = 1, .attention = 1}};
+    struct mw_cost_ctx ctx = {
+        .gpu = gpu,
+        .insitu_factor = 1,
+        .flash_efficiency = {0.5, 0.25},
+        .stack = {.elementwise = 1, .attention = 1, .grouped = 1}};
 
     for (int d = 0; d < MW_DTYPE_COUNT; d++) {
         ctx.sustained[d] = 1;

@@ -12,8 +12,8 @@
 
 static void quiet(struct mw_cost_ctx *ctx)
 {
-    ctx->stack =
-        (struct mw_stack){.name = "t", .elementwise = 1, .attention = 1};
+    ctx->stack = (struct mw_stack){
+        .name = "t", .elementwise = 1, .attention = 1, .grouped = 1};
 }
 
 /* Host 1, 2, 3, 4 s for F, R, B, W; device 2, 1, 1, 1: F is device-bound, the
