@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/sweep_share.h"
 #include "cli/sweep_view.h"
 #include "planner/sweep.h"
 #include "plots/plot.h"
@@ -23,6 +24,7 @@ struct args {
     int shard, n_shards;
     bool is_again; /* search points anew that the CSV has */
     struct mw_sweep_money money;
+    struct mw_sweep_share share; /* instead of a sweep */
     struct mw_sweep_grid grid;
     struct mw_search_opts search;
 };
@@ -40,6 +42,7 @@ enum {
     OPT_TOKENS,
     OPT_PRICE,
     OPT_WITHIN,
+    OPT_SHARE,
     OPT_AGAIN
 };
 
@@ -66,6 +69,10 @@ static const struct argp_option options[] = {
      0},
     {"within", OPT_WITHIN, "DAYS", 0,
      "With --tokens: the fewest GPUs that end within so many days", 0},
+    {"share", OPT_SHARE, "SYSTEM=GPUS,...", 0,
+     "Instead of a sweep: choose a row for each scenario of the --merge files, "
+     "within these GPUs, so that the last job ends first (--tokens: each)",
+     0},
     {"price", OPT_PRICE, "USD", 0,
      "Also show the cost, at this price of a GPU hour", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
@@ -82,7 +89,9 @@ static const char doc[] =
     "nodes=16,32,64 --vary system=dgx-a100,dgx-h100 --csv s.csv "
     "--tokens 300e9 --price 2.5\n"
     "  srun -n 16 meshwright sweep ... --shard auto --csv part-%t.csv; then "
-    "--merge part-0.csv --merge part-1.csv ... --csv all.csv\n\n"
+    "--merge part-0.csv --merge part-1.csv ... --csv all.csv\n"
+    "  meshwright sweep --share dgx-a100=128,dgx-h100=64 --merge gpt.csv "
+    "--merge llama.csv --tokens 1e12\n\n"
     "Exit status: 0 done, also where points have no feasible plan (the table "
     "says why); 1 a merge misses points; 2 usage; 3 bad input file; 130 "
     "interrupted (the CSV has the rows so far).";
@@ -151,6 +160,8 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return number_option("--tokens", arg, &a->money.tokens, err);
     case OPT_PRICE:
         return number_option("--price", arg, &a->money.usd_per_gpu_hour, err);
+    case OPT_SHARE:
+        return mw_sweep_share_parse(arg, &a->share, err);
     case OPT_WITHIN:
         status = number_option("--within", arg, &a->money.within_s, err);
         a->money.within_s *= 86400;
@@ -200,10 +211,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         }
         a->scenario = arg;
         return 0;
-    case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which scenario?");
-        return 0;
     case ARGP_KEY_END:
+        if (!a->scenario && a->share.n == 0) {
+            argp_error(state, "which scenario?");
+        }
+        if (a->share.n > 0 && a->n_merges == 0) {
+            argp_error(state, "--share needs the rows of --merge files");
+        }
         if (a->money.within_s > 0 && !(a->money.tokens > 0)) {
             argp_error(state, "--within needs --tokens");
         }
@@ -325,13 +339,30 @@ static int sweep(struct args *a)
     return exit_status;
 }
 
+/* Jobs on one budget: rows of files alone. */
+static int share(const struct args *a)
+{
+    struct mw_err err = {0};
+    struct mw_sweep_rows rows = {.n = 0};
+    double tokens = a->money.tokens > 0 ? a->money.tokens : 1e12;
+    int exit_status;
+
+    mw_arena_init(&rows.arena);
+    exit_status =
+        read_known(a, &rows, &err) == MW_OK
+            ? mw_sweep_share_run(&a->share, &rows, tokens, a->cli.json)
+            : mw_cli_fail(&err);
+    mw_sweep_rows_release(&rows);
+    return exit_status;
+}
+
 int mw_verb_sweep(int argc, char **argv)
 {
     static const struct argp_child children[] = {
         {&mw_cli_argp, 0, "Common options:", 100}, {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
-                                     .args_doc = "SCENARIO",
+                                     .args_doc = "[SCENARIO]",
                                      .doc = doc,
                                      .children = children};
     struct args *a = mw_calloc(1, sizeof *a);
@@ -345,7 +376,7 @@ int mw_verb_sweep(int argc, char **argv)
     if (mw_cli_parse(&argp, argc, argv, a) == MW_OK) {
         sigemptyset(&action.sa_mask);
         sigaction(SIGINT, &action, NULL);
-        exit_status = sweep(a);
+        exit_status = a->share.n > 0 ? share(a) : sweep(a);
     }
     mw_sweep_grid_release(&a->grid);
     mw_free(a);

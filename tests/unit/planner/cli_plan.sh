@@ -106,6 +106,16 @@ SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=2 \
     "$mw" sweep "$gpt" $axes --shard auto --csv b.csv >/dev/null || fail "shard auto"
 expect 0 "$mw" sweep "$gpt" $axes --merge a.csv --merge b.csv --csv m.csv
 cmp -s m.csv whole.csv || fail "merged shards differ from the whole"
+# Two jobs on one budget.
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
+expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json
+expect 0 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --json
+json "[j['gpus'] for j in o['jobs']] == [128, 32] and o['proved_optimal']"
+json "o['longest_s'] == max(j['train_s'] for j in o['jobs'])"
+expect 1 "$mw" sweep --share dgx-a100=32,dgx-h100=64 --merge one.csv --merge two.csv
+expect 2 "$mw" sweep --share dgx-a100=32
+expect 2 "$mw" sweep --share dgx-a100 --merge one.csv
+expect 2 "$mw" sweep
 for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5"; do
     expect 2 "$mw" sweep "$gpt" --vary "$bad"
 done
