@@ -14,6 +14,8 @@
  * AR is an all-reduce over the TP group (Megatron-LM's f and g, Shoeybi et
  * al., 2019, section 3): Wqkv and W1 are split by output rows, Wp and W2 by
  * input columns, norms and the biases of Wp and W2 are whole on every rank.
+ * With sp, x, n1, mid, n2, y and their gradients are the rank's own rows; AR
+ * becomes a reduce-scatter, and rows are gathered before a region (regions.c).
  */
 #include "exec/exec_int.h"
 
@@ -27,7 +29,7 @@ static struct mw_dev_norm norm_arg(const struct mw_exec *ex,
                                 .beta = t->beta.w,
                                 .mean = mean,
                                 .rstd = rstd,
-                                .rows = ex->dims.rows,
+                                .rows = ex->dims.own_rows,
                                 .width = ex->dims.hidden};
 }
 
@@ -96,34 +98,6 @@ static int fc1_width(const struct mw_dims *d)
     return d->is_gated ? 2 * d->ffn : d->ffn;
 }
 
-enum mw_status mw_exec_tp_reduce(struct mw_exec *ex, const char *name,
-                                 void *buf, size_t n, enum mw_reduce op)
-{
-    if (ex->tp->size == 1) {
-        return MW_OK;
-    }
-    const struct mw_rec_event event = {.type = MW_REC_COLL,
-                                       .span = MW_SPAN_TP,
-                                       .name = name,
-                                       .microbatch = ex->rec->label.microbatch,
-                                       .stage = ex->rec->label.stage,
-                                       .bytes = (double)n * sizeof(float),
-                                       .dim = MW_DIM_TP,
-                                       .coll = MW_ALL_REDUCE};
-    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st =
-        ex->tp->ops->all_reduce(ex->tp, buf, n, MW_ELEM_F32, op, ex->err);
-    mw_rec_comm_end(ex->rec, begin_ns, &event);
-    return st;
-}
-
-static enum mw_status reduce_hidden(struct mw_exec *ex, const char *name,
-                                    void *buf)
-{
-    size_t n = (size_t)ex->dims.rows * (size_t)ex->dims.hidden;
-    return mw_exec_tp_reduce(ex, name, buf, n, MW_REDUCE_SUM);
-}
-
 /* ---- forward ------------------------------------------------------------ */
 static enum mw_status attention_forward(struct mw_exec *ex,
                                         const struct mw_block *b,
@@ -132,11 +106,14 @@ static enum mw_status attention_forward(struct mw_exec *ex,
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_dev_norm norm = norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
+    const void *n1;
+    void *sum;
     ops->norm_fwd(ex->dev, &norm, f->n1);
-    ops->linear_fwd(ex->dev, f->q, f->n1, b->q.weight.w, b->q.bias.w, d->rows,
+    MW_TRY(mw_region_enter(ex, "qkv", f->n1, ex->full, &n1));
+    ops->linear_fwd(ex->dev, f->q, n1, b->q.weight.w, b->q.bias.w, d->rows,
                     first_width(d), d->hidden);
     if (!d->is_fused_qkv) {
-        ops->linear_fwd(ex->dev, f->kv, f->n1, b->kv.weight.w, b->kv.bias.w,
+        ops->linear_fwd(ex->dev, f->kv, n1, b->kv.weight.w, b->kv.bias.w,
                         d->rows, d->kv_width, d->hidden);
     }
     rotate(ex, f->q, f->kv, 1);
@@ -144,8 +121,8 @@ static enum mw_status attention_forward(struct mw_exec *ex,
     ops->attention_fwd(ex->dev, &a);
     ops->linear_fwd(ex->dev, ex->tmp, f->att, b->proj.weight.w, NULL, d->rows,
                     d->hidden, d->q_width);
-    MW_TRY(reduce_hidden(ex, "proj", ex->tmp));
-    ops->add(ex->dev, f->mid, ex->tmp, b->proj.bias.w, f->x, d->rows,
+    MW_TRY(mw_region_leave(ex, "proj", ex->tmp, &sum));
+    ops->add(ex->dev, f->mid, sum, b->proj.bias.w, f->x, d->own_rows,
              d->hidden);
     return MW_OK;
 }
@@ -157,14 +134,17 @@ static enum mw_status mlp_forward(struct mw_exec *ex, const struct mw_block *b,
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_dev_norm norm =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
+    const void *n2;
+    void *sum;
     ops->norm_fwd(ex->dev, &norm, f->n2);
-    ops->linear_fwd(ex->dev, f->h1, f->n2, b->fc1.weight.w, b->fc1.bias.w,
-                    d->rows, fc1_width(d), d->hidden);
+    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
+    ops->linear_fwd(ex->dev, f->h1, n2, b->fc1.weight.w, b->fc1.bias.w, d->rows,
+                    fc1_width(d), d->hidden);
     ops->act_fwd(ex->dev, d->is_gated, f->g, f->h1, d->rows, d->ffn);
     ops->linear_fwd(ex->dev, ex->tmp, f->g, b->fc2.weight.w, NULL, d->rows,
                     d->hidden, d->ffn);
-    MW_TRY(reduce_hidden(ex, "fc2", ex->tmp));
-    ops->add(ex->dev, y, ex->tmp, b->fc2.bias.w, f->mid, d->rows, d->hidden);
+    MW_TRY(mw_region_leave(ex, "fc2", ex->tmp, &sum));
+    ops->add(ex->dev, y, sum, b->fc2.bias.w, f->mid, d->own_rows, d->hidden);
     return MW_OK;
 }
 
@@ -182,7 +162,22 @@ static void norm_backward(struct mw_exec *ex, const struct mw_dev_norm *norm,
 {
     const struct mw_dims *d = &ex->dims;
     ex->dev->ops->norm_bwd_input(ex->dev, norm, dx, dn);
-    ex->dev->ops->add(ex->dev, dx, dx, NULL, dy, d->rows, d->hidden);
+    ex->dev->ops->add(ex->dev, dx, dx, NULL, dy, d->own_rows, d->hidden);
+}
+
+/* Gradients of a region's input, summed over the group, into dn. Without sp
+ * they stand in dn already. */
+static enum mw_status sum_input_gradient(struct mw_exec *ex, const char *name,
+                                         void *dn)
+{
+    void *sum;
+    MW_TRY(mw_region_leave(ex, name, ex->dims.is_sp ? ex->full : dn, &sum));
+    if (ex->dims.is_sp) {
+        ex->dev->ops->copy(ex->dev, dn, sum,
+                           (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden *
+                               ex->dev->elem_bytes);
+    }
+    return MW_OK;
 }
 
 static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
@@ -191,12 +186,14 @@ static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
-    ops->linear_bwd_input(ex->dev, ex->tmp, dy, b->fc2.weight.w, d->rows,
+    const void *dy_all;
+    MW_TRY(mw_region_enter(ex, "fc2", dy, k->dy_full, &dy_all));
+    ops->linear_bwd_input(ex->dev, ex->tmp, dy_all, b->fc2.weight.w, d->rows,
                           d->hidden, d->ffn);
     ops->act_bwd(ex->dev, d->is_gated, k->dh1, ex->tmp, f->h1, d->rows, d->ffn);
-    ops->linear_bwd_input(ex->dev, k->dn2, k->dh1, b->fc1.weight.w, d->rows,
-                          fc1_width(d), d->hidden);
-    MW_TRY(reduce_hidden(ex, "fc1", k->dn2));
+    ops->linear_bwd_input(ex->dev, d->is_sp ? ex->full : k->dn2, k->dh1,
+                          b->fc1.weight.w, d->rows, fc1_width(d), d->hidden);
+    MW_TRY(sum_input_gradient(ex, "fc1", k->dn2));
     struct mw_dev_norm norm =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     norm_backward(ex, &norm, k->dmid, k->dn2, dy);
@@ -208,12 +205,13 @@ static void qkv_backward(struct mw_exec *ex, const struct mw_block *b,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
-    ops->linear_bwd_input(ex->dev, k->dn1, k->dq, b->q.weight.w, d->rows,
+    void *dn1 = d->is_sp ? ex->full : k->dn1;
+    ops->linear_bwd_input(ex->dev, dn1, k->dq, b->q.weight.w, d->rows,
                           first_width(d), d->hidden);
     if (!d->is_fused_qkv) {
         ops->linear_bwd_input(ex->dev, ex->tmp, k->dkv, b->kv.weight.w, d->rows,
                               d->kv_width, d->hidden);
-        ops->add(ex->dev, k->dn1, k->dn1, NULL, ex->tmp, d->rows, d->hidden);
+        ops->add(ex->dev, dn1, dn1, NULL, ex->tmp, d->rows, d->hidden);
     }
 }
 
@@ -224,9 +222,16 @@ static enum mw_status attention_backward(struct mw_exec *ex,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
-    ops->linear_bwd_input(ex->dev, ex->tmp, k->dmid, b->proj.weight.w, d->rows,
-                          d->hidden, d->q_width);
+    const void *dmid;
     struct mw_dev_attention a = attention_arg(ex, f);
+    if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
+        mw_exec_relabel(ex, MW_SPAN_RECOMPUTE, "R");
+        ops->attention_fwd(ex->dev, &a);
+        mw_exec_relabel(ex, MW_SPAN_B, "B");
+    }
+    MW_TRY(mw_region_enter(ex, "proj", k->dmid, k->dmid_full, &dmid));
+    ops->linear_bwd_input(ex->dev, ex->tmp, dmid, b->proj.weight.w, d->rows,
+                          d->hidden, d->q_width);
     struct qkv_view g = view_qkv(ex, k->dq, k->dkv);
     a.dout = ex->tmp;
     a.dq = g.q;
@@ -235,7 +240,7 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     ops->attention_bwd(ex->dev, &a);
     rotate(ex, k->dq, k->dkv, -1);
     qkv_backward(ex, b, k);
-    MW_TRY(reduce_hidden(ex, "qkv", k->dn1));
+    MW_TRY(sum_input_gradient(ex, "qkv", k->dn1));
     struct mw_dev_norm norm = norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
     norm_backward(ex, &norm, dx, k->dn1, k->dmid);
     return MW_OK;
@@ -258,25 +263,30 @@ static void linear_weight(struct mw_exec *ex, const struct mw_linear *l,
                                     ex->dims.rows, n, k);
 }
 
-void mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
-                     const struct mw_block_fwd *f, const struct mw_block_bwd *k,
-                     const void *dy)
+enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
+                               const struct mw_block_fwd *f,
+                               const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
-    linear_weight(ex, &b->fc2, dy, f->g, d->hidden, d->ffn);
-    linear_weight(ex, &b->fc1, k->dh1, f->n2, fc1_width(d), d->hidden);
+    const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n2, *n1;
+    linear_weight(ex, &b->fc2, d->is_sp ? k->dy_full : dy, f->g, d->hidden,
+                  d->ffn);
+    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
+    linear_weight(ex, &b->fc1, k->dh1, n2, fc1_width(d), d->hidden);
     struct mw_dev_norm norm2 =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     ops->norm_bwd_param(ex->dev, &norm2, b->norm2.gamma.g, b->norm2.beta.g,
                         k->dn2);
-    linear_weight(ex, &b->proj, k->dmid, f->att, d->hidden, d->q_width);
-    linear_weight(ex, &b->q, k->dq, f->n1, first_width(d), d->hidden);
+    linear_weight(ex, &b->proj, dmid, f->att, d->hidden, d->q_width);
+    MW_TRY(mw_region_enter(ex, "qkv", f->n1, ex->full, &n1));
+    linear_weight(ex, &b->q, k->dq, n1, first_width(d), d->hidden);
     if (!d->is_fused_qkv) {
-        linear_weight(ex, &b->kv, k->dkv, f->n1, d->kv_width, d->hidden);
+        linear_weight(ex, &b->kv, k->dkv, n1, d->kv_width, d->hidden);
     }
     struct mw_dev_norm norm1 =
         norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
     ops->norm_bwd_param(ex->dev, &norm1, b->norm1.gamma.g, b->norm1.beta.g,
                         k->dn1);
+    return MW_OK;
 }

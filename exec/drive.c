@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "exec/fingerprint.h"
+#include "exec/predict.h"
 #include "exec/replay_clock.h"
 #include "exec/trace.h"
 #include "hwdb/hwdb.h"
@@ -276,11 +277,19 @@ static enum mw_status gather_memory(struct drive *d)
 {
     struct mw_drive_result *r = d->out;
     struct mw_comm *w = d->world;
-    double peak = (double)d->dev->peak_bytes;
-    double act = (double)d->ex.act_peak_bytes;
-    MW_TRY(w->ops->gather(w, &peak, sizeof peak, r->peak_bytes, 0, d->err));
-    return w->ops->gather(w, &act, sizeof act, r->activation_peak_bytes, 0,
-                          d->err);
+    const struct {
+        double mine;
+        double *all;
+    } marks[] = {{(double)d->dev->peak_bytes, r->peak_bytes},
+                 {(double)d->ex.act_peak_bytes, r->activation_peak_bytes},
+                 {mw_job_activation_peak(&d->job, d->ex.at.pp),
+                  r->predicted_activation_bytes},
+                 {(double)d->ex.kept_peak_bytes, r->kept_peak_bytes}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        MW_TRY(w->ops->gather(w, &marks[i].mine, sizeof(double), marks[i].all,
+                              0, d->err));
+    }
+    return MW_OK;
 }
 
 static enum mw_status verdict_status(struct drive *d)
@@ -306,8 +315,10 @@ static void begin_result(struct drive *d)
     r->verdict.error = -1.0;
     r->loss = mw_arena_alloc(&r->arena, (size_t)r->steps, sizeof *r->loss);
     r->peak_bytes = mw_arena_alloc(&r->arena, n, sizeof *r->peak_bytes);
-    r->activation_peak_bytes =
-        mw_arena_alloc(&r->arena, n, sizeof *r->activation_peak_bytes);
+    r->activation_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
+    r->predicted_activation_bytes =
+        mw_arena_alloc(&r->arena, n, sizeof(double));
+    r->kept_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
     r->predicted_step_time_s =
         d->plan.has_predicted ? d->plan.predicted.step_time_s : (double)NAN;
     snprintf(r->plan_hash, sizeof r->plan_hash, "%016" PRIx64,

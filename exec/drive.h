@@ -31,7 +31,11 @@ struct mw_drive_result {
     double predicted_step_time_s;           /* of the plan; NaN: none */
     bool is_verified;
     struct mw_verdict verdict;
-    double *peak_bytes, *activation_peak_bytes; /* [n_ranks], rank 0 only */
+    /* [n_ranks], rank 0 only: all memory; what F keeps by the model's table,
+     * measured and predicted; what F keeps with statistics, token numbers,
+     * outputs under way and padding. */
+    double *peak_bytes, *activation_peak_bytes, *predicted_activation_bytes,
+        *kept_peak_bytes;
     char plan_hash[17];
     char mode[16]; /* "dedicated" or "oversubscribed" */
     struct mw_arena arena;

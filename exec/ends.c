@@ -17,32 +17,56 @@ static struct mw_dev_vocab vocab_arg(const struct mw_exec *ex,
                                  .n_local = ex->dims.vocab};
 }
 
+/* The own rows begin somewhere in a sequence, and may go on in the next. */
+static void add_positions(struct mw_exec *ex, const struct mw_chunk *c, void *x)
+{
+    const struct mw_dims *d = &ex->dims;
+    int first = d->is_sp ? ex->tp->rank * d->own_rows : 0;
+    for (int done = 0; done < d->own_rows;) {
+        int at = (first + done) % d->seq, n = d->seq - at;
+        n = n < d->own_rows - done ? n : d->own_rows - done;
+        size_t skip = (size_t)done * (size_t)d->hidden;
+        size_t place = (size_t)at * (size_t)d->hidden;
+        ex->dev->ops->position_fwd(ex->dev, mw_dev_at(ex->dev, x, skip),
+                                   mw_dev_at(ex->dev, c->position.w, place), n,
+                                   d->hidden, d->seq);
+        done += n;
+    }
+}
+
 enum mw_status mw_embedding_forward(struct mw_exec *ex,
                                     const struct mw_chunk *c, struct mw_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
     struct mw_dev_vocab a = vocab_arg(ex, f);
-    ex->dev->ops->embedding_fwd(ex->dev, &a, f->x[0], c->embedding.w);
-    MW_TRY(mw_exec_tp_reduce(ex, "embed", f->x[0],
-                             (size_t)d->rows * (size_t)d->hidden,
-                             MW_REDUCE_SUM));
+    void *full = d->is_sp ? ex->full : f->x[0], *sum;
+    ex->dev->ops->embedding_fwd(ex->dev, &a, full, c->embedding.w);
+    MW_TRY(mw_region_leave(ex, "embed", full, &sum));
+    if (d->is_sp) {
+        ex->dev->ops->copy(ex->dev, f->x[0], sum,
+                           (size_t)d->own_rows * (size_t)d->hidden *
+                               ex->dev->elem_bytes);
+    }
     if (d->has_position) {
-        ex->dev->ops->position_fwd(ex->dev, f->x[0], c->position.w, d->rows,
-                                   d->hidden, d->seq);
+        add_positions(ex, c, f->x[0]);
     }
     return MW_OK;
 }
 
-void mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
-                         const struct mw_fwd *f, const struct mw_bwd *b)
+enum mw_status mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                                   const struct mw_fwd *f,
+                                   const struct mw_bwd *b)
 {
     const struct mw_dims *d = &ex->dims;
     struct mw_dev_vocab a = vocab_arg(ex, f);
-    ex->dev->ops->embedding_bwd(ex->dev, &a, c->embedding.g, b->dx[0]);
+    const void *dx;
+    MW_TRY(mw_region_enter(ex, "embed", b->dx[0], ex->full, &dx));
+    ex->dev->ops->embedding_bwd(ex->dev, &a, c->embedding.g, dx);
     if (d->has_position) {
-        ex->dev->ops->position_bwd(ex->dev, c->position.g, b->dx[0], d->rows,
+        ex->dev->ops->position_bwd(ex->dev, c->position.g, dx, d->rows,
                                    d->hidden, d->seq);
     }
+    return MW_OK;
 }
 
 /* ---- head --------------------------------------------------------------- */
@@ -56,7 +80,7 @@ static struct mw_dev_norm final_norm_arg(const struct mw_exec *ex,
                                 .beta = c->final_norm.beta.w,
                                 .mean = f->mean,
                                 .rstd = f->rstd,
-                                .rows = ex->dims.rows,
+                                .rows = ex->dims.own_rows,
                                 .width = ex->dims.hidden};
 }
 
@@ -81,9 +105,11 @@ enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
     struct mw_dev_norm norm = final_norm_arg(ex, c, f);
     struct mw_dev_xent x = xent_arg(ex, f);
     size_t rows = (size_t)d->rows;
+    const void *nf;
     ops->norm_fwd(ex->dev, &norm, f->nf);
-    ops->linear_fwd(ex->dev, f->logits, f->nf, c->head.w, NULL, d->rows,
-                    d->vocab, d->hidden);
+    MW_TRY(mw_region_enter(ex, "head", f->nf, ex->full, &nf));
+    ops->linear_fwd(ex->dev, f->logits, nf, c->head.w, NULL, d->rows, d->vocab,
+                    d->hidden);
     ops->xent_max(ex->dev, &x);
     MW_TRY(mw_exec_tp_reduce(ex, "loss_max", f->max, rows, MW_REDUCE_MAX));
     ops->xent_sum(ex->dev, &x);
@@ -101,23 +127,30 @@ enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_dev_xent x = xent_arg(ex, f);
     ops->xent_bwd(ex->dev, &x, f->logits, ex->loss_scale);
-    ops->linear_bwd_input(ex->dev, b->dnf, f->logits, c->head.w, d->rows,
+    void *full = d->is_sp ? ex->full : b->dnf, *sum;
+    ops->linear_bwd_input(ex->dev, full, f->logits, c->head.w, d->rows,
                           d->vocab, d->hidden);
-    MW_TRY(mw_exec_tp_reduce(ex, "head", b->dnf,
-                             (size_t)d->rows * (size_t)d->hidden,
-                             MW_REDUCE_SUM));
+    MW_TRY(mw_region_leave(ex, "head", full, &sum));
+    if (d->is_sp) {
+        ops->copy(ex->dev, b->dnf, sum,
+                  (size_t)d->own_rows * (size_t)d->hidden *
+                      ex->dev->elem_bytes);
+    }
     struct mw_dev_norm norm = final_norm_arg(ex, c, f);
     ops->norm_bwd_input(ex->dev, &norm, b->dx[c->n_layers], b->dnf);
     return MW_OK;
 }
 
-void mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
-                    const struct mw_fwd *f, const struct mw_bwd *b)
+enum mw_status mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                              const struct mw_fwd *f, const struct mw_bwd *b)
 {
     const struct mw_dims *d = &ex->dims;
-    ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, f->logits, f->nf,
+    const void *nf;
+    MW_TRY(mw_region_enter(ex, "head", f->nf, ex->full, &nf));
+    ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, f->logits, nf,
                                     d->rows, d->vocab, d->hidden);
     struct mw_dev_norm norm = final_norm_arg(ex, c, f);
     ex->dev->ops->norm_bwd_param(ex->dev, &norm, c->final_norm.gamma.g,
                                  c->final_norm.beta.g, b->dnf);
+    return MW_OK;
 }

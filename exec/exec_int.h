@@ -22,7 +22,8 @@
 
 /* Sizes of this rank, all that the passes need. */
 struct mw_dims {
-    int rows; /* tokens of a micro-batch */
+    int rows;     /* tokens of a micro-batch inside the TP regions */
+    int own_rows; /* outside of them: with sp, rows / tp */
     int n_seqs, seq;
     int hidden, ffn;                   /* ffn of this rank */
     int n_heads, n_kv_heads, head_dim; /* of this rank */
@@ -31,6 +32,10 @@ struct mw_dims {
     bool is_fused_qkv;     /* one GEMM [q | k | v], else q and [k | v] */
     bool is_gated, has_rotary, has_position;
     enum mw_norm norm;
+    bool is_sp;                  /* sequence parallel, tp > 1 */
+    enum mw_recompute recompute; /* what B computes again */
+    bool keeps_repeated;         /* full recomputation with W apart from B: what
+                                    B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -67,10 +72,12 @@ struct mw_block_fwd {
 };
 struct mw_block_bwd {
     void *dn1, *dq, *dkv, *dmid, *dn2, *dh1;
+    void *dy_full, *dmid_full; /* with sp: gathered by B, read by W */
 };
 struct mw_fwd {
     void *mem;
     size_t bytes;
+    size_t table_bytes;          /* the part that sim/model's table counts */
     int chunk, microbatch;       /* -1: free */
     struct mw_block_fwd *blocks; /* [n_layers] */
     void **x;                    /* [n_layers + 1]: inputs, last the output */
@@ -85,7 +92,8 @@ struct mw_bwd {
     size_t bytes;
     int chunk, microbatch;
     struct mw_block_bwd *blocks;
-    void **dx; /* [n_layers + 1]: gradients at x */
+    struct mw_block_fwd *repeated; /* [n_layers] when keeps_repeated */
+    void **dx;                     /* [n_layers + 1]: gradients at x */
     void *dnf;
     struct mw_send sent; /* of dx[0] */
     struct mw_bwd *next;
@@ -109,15 +117,21 @@ struct mw_exec {
     struct mw_chunk *chunks;
     struct mw_fwd **fwd; /* [n_chunks]: pools */
     struct mw_bwd **bwd;
-    void *tmp; /* [rows][max width]: transient */
-    void *tmp2;
+    void *tmp;     /* [rows][max width]: transient */
+    void *full;    /* [rows][hidden]: gathered rows, or an output unused */
     void *scratch; /* attention */
-    size_t tmp_bytes, scratch_bytes;
+    size_t tmp_bytes, full_bytes, scratch_bytes;
+    /* Of one layer: what recomputation brings back for its backward pass. */
+    struct mw_block_fwd repeated;
+    void *repeated_mem;
+    size_t repeated_bytes;
     struct mw_arena arena;
-    double *loss;                     /* [n_microbatches], sums over tokens */
-    float loss_scale;                 /* 1 / tokens of the whole step */
-    int step;                         /* 0, 1, ... */
-    size_t act_bytes, act_peak_bytes; /* fwd slabs in use */
+    double *loss;     /* [n_microbatches], sums over tokens */
+    float loss_scale; /* 1 / tokens of the whole step */
+    int step;         /* 0, 1, ... */
+    /* Slabs of F in use: what the model's table counts, and at most; all. */
+    size_t act_bytes, act_peak_bytes;
+    size_t kept_bytes, kept_peak_bytes;
 };
 
 /* ---- set-up ------------------------------------------------------------- */
@@ -134,6 +148,7 @@ enum mw_status mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f);
 struct mw_bwd *mw_bwd_take(struct mw_exec *ex, int chunk, int microbatch);
 struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch);
 enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b);
+void mw_slabs_open(struct mw_exec *ex);
 void mw_slabs_free(struct mw_exec *ex);
 
 /* ---- passes ------------------------------------------------------------- */
@@ -144,25 +159,41 @@ enum mw_status mw_block_backward(struct mw_exec *ex, const struct mw_block *b,
                                  const struct mw_block_fwd *f,
                                  struct mw_block_bwd *k, const void *dy,
                                  void *dx);
-void mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
-                     const struct mw_block_fwd *f, const struct mw_block_bwd *k,
-                     const void *dy);
+enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
+                               const struct mw_block_fwd *f,
+                               const struct mw_block_bwd *k, const void *dy);
 
 enum mw_status mw_embedding_forward(struct mw_exec *ex,
                                     const struct mw_chunk *c, struct mw_fwd *f);
-void mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
-                         const struct mw_fwd *f, const struct mw_bwd *b);
+enum mw_status mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                                   const struct mw_fwd *f,
+                                   const struct mw_bwd *b);
 /* Adds the loss of the micro-batch to ex->loss[microbatch]. */
 enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
                                struct mw_fwd *f);
 enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
                                 struct mw_fwd *f, struct mw_bwd *b);
-void mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
-                    const struct mw_fwd *f, const struct mw_bwd *b);
+enum mw_status mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
+                              const struct mw_fwd *f, const struct mw_bwd *b);
+
+/* The compute segment under way goes on under another name. */
+static inline void mw_exec_relabel(struct mw_exec *ex, enum mw_span_kind span,
+                                   const char *name)
+{
+    mw_rec_work(ex->rec, span, name, ex->rec->label.microbatch,
+                ex->rec->label.stage);
+}
 
 /* Sum (or maximum) of a float32 buffer over the TP group, recorded. */
 enum mw_status mw_exec_tp_reduce(struct mw_exec *ex, const char *name,
                                  void *buf, size_t n, enum mw_reduce op);
+/* Rows of hidden elements into a TP region: *out is `own`, or with sp the
+ * gathered rows in `full`. */
+enum mw_status mw_region_enter(struct mw_exec *ex, const char *name,
+                               const void *own, void *full, const void **out);
+/* Partial sums out of it: *out is the sum of all rows, or of the own ones. */
+enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
+                               void **out);
 
 /* ---- a step ------------------------------------------------------------- */
 /* Walks this stage's list: gradients of the step in g, losses in loss. */

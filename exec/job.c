@@ -48,14 +48,8 @@ static enum mw_status check_layout(const struct mw_layout *l,
     if (l->ep > 1 || l->etp > 1) {
         return lacks(err, "expert parallelism", "plan with ep 1 and etp 1");
     }
-    if (l->sp && l->tp > 1) {
-        return lacks(err, "sequence parallelism", "plan with sp false");
-    }
     if (l->zero > 1) {
         return lacks(err, "ZeRO stages 2 and 3", "plan with zero 0 or 1");
-    }
-    if (l->recompute != MW_RECOMPUTE_NONE) {
-        return lacks(err, "recomputation", "plan with recompute none");
     }
     return MW_OK;
 }

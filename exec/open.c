@@ -4,6 +4,18 @@
  */
 #include "exec/exec_int.h"
 
+/* Does the schedule run W apart from B? */
+static bool has_weight_passes(const struct mw_job *job)
+{
+    const struct mw_schedule *s = job->schedule;
+    for (uint32_t i = 0; i < s->first[s->n_stages]; i++) {
+        if (s->slot[i].pass == MW_PASS_W) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void set_dims(struct mw_exec *ex)
 {
     const struct mw_model *m = ex->job->model;
@@ -12,6 +24,11 @@ static void set_dims(struct mw_exec *ex)
     d->seq = (int)ex->job->workload->seq;
     d->n_seqs = l->micro_batch;
     d->rows = d->seq * d->n_seqs;
+    d->is_sp = l->sp && l->tp > 1;
+    d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
+    d->recompute = l->recompute;
+    d->keeps_repeated =
+        l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
     d->hidden = m->hidden;
     d->ffn = m->ffn / l->tp;
     d->n_heads = m->n_heads / l->tp;
@@ -177,6 +194,8 @@ static void make_buffers(struct mw_exec *ex)
     width = max_size(width, (size_t)d->q_width);
     ex->tmp_bytes = (size_t)d->rows * width * ex->dev->elem_bytes;
     ex->tmp = ex->dev->ops->alloc(ex->dev, ex->tmp_bytes);
+    ex->full_bytes = (size_t)d->rows * (size_t)d->hidden * ex->dev->elem_bytes;
+    ex->full = ex->dev->ops->alloc(ex->dev, ex->full_bytes);
     const struct mw_dev_attention a = {.n_seqs = d->n_seqs,
                                        .seq = d->seq,
                                        .n_heads = d->n_heads,
@@ -214,6 +233,7 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     }
     mw_shards_make(&ex->shards, job, ex->at);
     make_buffers(ex);
+    mw_slabs_open(ex);
     fill_weights(ex);
     make_chunks(ex);
     ex->loss = mw_arena_alloc(&ex->arena, (size_t)job->n_microbatches,
@@ -240,6 +260,7 @@ void mw_exec_close(struct mw_exec *ex)
     free_flat(ex, ex->v, ex->n_state);
     if (ex->tmp) {
         ex->dev->ops->free(ex->dev, ex->tmp, ex->tmp_bytes);
+        ex->dev->ops->free(ex->dev, ex->full, ex->full_bytes);
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);

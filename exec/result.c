@@ -57,5 +57,8 @@ json_t *mw_drive_json(const struct mw_drive_opts *opts,
     mw_json_set(o, "peak_bytes", reals(r->peak_bytes, r->n_ranks));
     mw_json_set(o, "activation_peak_bytes",
                 reals(r->activation_peak_bytes, r->n_ranks));
+    mw_json_set(o, "predicted_activation_bytes",
+                reals(r->predicted_activation_bytes, r->n_ranks));
+    mw_json_set(o, "kept_peak_bytes", reals(r->kept_peak_bytes, r->n_ranks));
     return o;
 }

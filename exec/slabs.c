@@ -5,12 +5,22 @@
  *
  * One function per kind lays a slab out: run on a null base it only counts,
  * so size and layout cannot disagree. Pieces begin on cache lines.
+ *
+ * Two accounts are kept. The table's: inputs of norms and linear layers, q, k,
+ * v, logits and so on, byte for byte what sim/model says that a layer keeps.
+ * And all: statistics of norms, token numbers, the output that is being sent,
+ * and the padding between pieces beside them.
+ *
+ * Recomputation: under `full` a block keeps its input; the rest stands in one
+ * piece of memory for all blocks, or, when W is apart from B, in B's slab.
+ * Under `selective` the statistics of attention stand in that piece.
  */
 #include "exec/exec_int.h"
 
 struct carve {
     char *base; /* NULL: count only */
     size_t at;
+    size_t table; /* bytes that the model's table counts */
 };
 
 static void *take(struct carve *c, size_t bytes)
@@ -20,59 +30,101 @@ static void *take(struct carve *c, size_t bytes)
     return p;
 }
 
-static void *take_rows(struct carve *c, const struct mw_exec *ex, int width)
+static void *take_table(struct carve *c, size_t bytes)
 {
-    return take(c, (size_t)ex->dims.rows * (size_t)width * ex->dev->elem_bytes);
+    c->table += bytes;
+    return take(c, bytes);
 }
 
-static float *take_stats(struct carve *c, const struct mw_exec *ex, int per_row)
+static void *take_rows(struct carve *c, const struct mw_exec *ex, int width)
 {
-    return take(c, (size_t)ex->dims.rows * (size_t)per_row * sizeof(float));
+    return take_table(c, (size_t)ex->dims.rows * (size_t)width *
+                             ex->dev->elem_bytes);
+}
+
+/* Rows outside of the TP regions: with sp, this rank's. */
+static void *take_own(struct carve *c, const struct mw_exec *ex)
+{
+    return take_table(c, (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden *
+                             ex->dev->elem_bytes);
+}
+
+static float *take_stats(struct carve *c, const struct mw_exec *ex)
+{
+    return take(c, (size_t)ex->dims.rows * sizeof(float));
 }
 
 /* ---- layouts ------------------------------------------------------------ */
+static void lay_lse(struct carve *c, const struct mw_exec *ex,
+                    struct mw_block_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    f->lse =
+        take_table(c, (size_t)d->rows * (size_t)d->n_heads * sizeof(float));
+}
+
+/* All but its input. */
 static void lay_block_fwd(struct carve *c, const struct mw_exec *ex,
                           struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
     int q = d->is_fused_qkv ? d->q_width + d->kv_width : d->q_width;
-    f->n1 = take_rows(c, ex, d->hidden);
+    f->n1 = take_own(c, ex);
     f->q = take_rows(c, ex, q);
     f->kv = d->is_fused_qkv ? NULL : take_rows(c, ex, d->kv_width);
     f->att = take_rows(c, ex, d->q_width);
-    f->mid = take_rows(c, ex, d->hidden);
-    f->n2 = take_rows(c, ex, d->hidden);
+    f->mid = take_own(c, ex);
+    f->n2 = take_own(c, ex);
     f->h1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
     f->g = take_rows(c, ex, d->ffn);
-    f->mean1 = take_stats(c, ex, 1);
-    f->rstd1 = take_stats(c, ex, 1);
-    f->mean2 = take_stats(c, ex, 1);
-    f->rstd2 = take_stats(c, ex, 1);
-    f->lse = take_stats(c, ex, d->n_heads);
+    f->mean1 = take_stats(c, ex);
+    f->rstd1 = take_stats(c, ex);
+    f->mean2 = take_stats(c, ex);
+    f->rstd2 = take_stats(c, ex);
+    if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
+        f->lse = ex->repeated.lse;
+    } else {
+        lay_lse(c, ex, f);
+    }
 }
 
 static void lay_head_fwd(struct carve *c, const struct mw_exec *ex,
                          struct mw_fwd *f)
 {
-    f->nf = take_rows(c, ex, ex->dims.hidden);
+    f->nf = take_own(c, ex);
     f->logits = take_rows(c, ex, ex->dims.vocab);
-    f->mean = take_stats(c, ex, 1);
-    f->rstd = take_stats(c, ex, 1);
-    f->max = take_stats(c, ex, 1);
-    f->sum = take_stats(c, ex, 1);
-    f->target = take_stats(c, ex, 1);
+    f->mean = take_stats(c, ex);
+    f->rstd = take_stats(c, ex);
+    f->max = take_stats(c, ex);
+    f->sum = take_stats(c, ex);
+    f->target = take_stats(c, ex);
     f->label = take(c, (size_t)ex->dims.rows * sizeof(int32_t));
+}
+
+/* x[n_layers] is the input of the final norm, or on its way to a neighbour. */
+static void lay_inputs(struct carve *c, const struct mw_exec *ex,
+                       const struct mw_chunk *chunk, struct mw_fwd *f)
+{
+    size_t table;
+    for (int i = 0; i < chunk->n_layers; i++) {
+        f->x[i] = take_own(c, ex);
+    }
+    table = c->table;
+    f->x[chunk->n_layers] = take_own(c, ex);
+    c->table = chunk->has_head ? c->table : table;
 }
 
 static size_t lay_fwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
                       struct mw_fwd *f, void *base)
 {
     struct carve c = {.base = base};
-    for (int i = 0; i <= chunk->n_layers; i++) {
-        f->x[i] = take_rows(&c, ex, ex->dims.hidden);
-    }
+    lay_inputs(&c, ex, chunk, f);
     for (int i = 0; i < chunk->n_layers; i++) {
-        lay_block_fwd(&c, ex, &f->blocks[i]);
+        if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
+            f->blocks[i] = ex->repeated;
+        } else {
+            lay_block_fwd(&c, ex, &f->blocks[i]);
+        }
         f->blocks[i].x = f->x[i];
     }
     if (chunk->has_embedding) {
@@ -81,7 +133,29 @@ static size_t lay_fwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     if (chunk->has_head) {
         lay_head_fwd(&c, ex, f);
     }
+    f->table_bytes = c.table;
     return c.at;
+}
+
+/* What one layer's backward pass gets back under recomputation. */
+static size_t lay_repeated(struct mw_exec *ex, void *base)
+{
+    struct carve c = {.base = base};
+    if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
+        lay_block_fwd(&c, ex, &ex->repeated);
+    } else if (ex->dims.recompute == MW_RECOMPUTE_SELECTIVE) {
+        lay_lse(&c, ex, &ex->repeated);
+    }
+    return c.at;
+}
+
+void mw_slabs_open(struct mw_exec *ex)
+{
+    ex->repeated_bytes = lay_repeated(ex, NULL);
+    if (ex->repeated_bytes > 0) {
+        ex->repeated_mem = ex->dev->ops->alloc(ex->dev, ex->repeated_bytes);
+        lay_repeated(ex, ex->repeated_mem);
+    }
 }
 
 static void lay_block_bwd(struct carve *c, const struct mw_exec *ex,
@@ -89,12 +163,14 @@ static void lay_block_bwd(struct carve *c, const struct mw_exec *ex,
 {
     const struct mw_dims *d = &ex->dims;
     int q = d->is_fused_qkv ? d->q_width + d->kv_width : d->q_width;
-    b->dn1 = take_rows(c, ex, d->hidden);
+    b->dn1 = take_own(c, ex);
     b->dq = take_rows(c, ex, q);
     b->dkv = d->is_fused_qkv ? NULL : take_rows(c, ex, d->kv_width);
-    b->dmid = take_rows(c, ex, d->hidden);
-    b->dn2 = take_rows(c, ex, d->hidden);
+    b->dmid = take_own(c, ex);
+    b->dn2 = take_own(c, ex);
     b->dh1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
+    b->dy_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
+    b->dmid_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
 }
 
 static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
@@ -102,15 +178,23 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
 {
     struct carve c = {.base = base};
     for (int i = 0; i <= chunk->n_layers; i++) {
-        b->dx[i] = take_rows(&c, ex, ex->dims.hidden);
+        b->dx[i] = take_own(&c, ex);
     }
     for (int i = 0; i < chunk->n_layers; i++) {
         lay_block_bwd(&c, ex, &b->blocks[i]);
+        if (ex->dims.keeps_repeated) {
+            lay_block_fwd(&c, ex, &b->repeated[i]);
+        }
     }
     if (chunk->has_head) {
-        b->dnf = take_rows(&c, ex, ex->dims.hidden);
+        b->dnf = take_own(&c, ex);
     }
     return c.at;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 /* ---- pools -------------------------------------------------------------- */
@@ -147,17 +231,18 @@ struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch)
         f = fwd_new(ex, chunk);
     }
     f->microbatch = microbatch;
-    ex->act_bytes += f->bytes;
-    if (ex->act_bytes > ex->act_peak_bytes) {
-        ex->act_peak_bytes = ex->act_bytes;
-    }
+    ex->act_bytes += f->table_bytes;
+    ex->kept_bytes += f->bytes;
+    ex->act_peak_bytes = max_size(ex->act_peak_bytes, ex->act_bytes);
+    ex->kept_peak_bytes = max_size(ex->kept_peak_bytes, ex->kept_bytes);
     return f;
 }
 
 enum mw_status mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f)
 {
     f->microbatch = -1;
-    ex->act_bytes -= f->bytes;
+    ex->act_bytes -= f->table_bytes;
+    ex->kept_bytes -= f->bytes;
     return ex->world->ops->wait(ex->world, &f->sent, ex->err);
 }
 
@@ -168,6 +253,7 @@ static struct mw_bwd *bwd_new(struct mw_exec *ex, int chunk)
     size_t n = (size_t)c->n_layers;
     b->dx = mw_arena_alloc(&ex->arena, n + 1, sizeof *b->dx);
     b->blocks = mw_arena_alloc(&ex->arena, n + 1, sizeof *b->blocks);
+    b->repeated = mw_arena_alloc(&ex->arena, n + 1, sizeof *b->repeated);
     b->bytes = lay_bwd(ex, c, b, NULL);
     b->mem = ex->dev->ops->alloc(ex->dev, b->bytes);
     lay_bwd(ex, c, b, b->mem);
@@ -205,6 +291,9 @@ enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b)
 
 void mw_slabs_free(struct mw_exec *ex)
 {
+    if (ex->repeated_mem) {
+        ex->dev->ops->free(ex->dev, ex->repeated_mem, ex->repeated_bytes);
+    }
     for (int c = 0; c < ex->n_chunks; c++) {
         for (struct mw_fwd *f = ex->fwd[c]; f; f = f->next) {
             ex->dev->ops->free(ex->dev, f->mem, f->bytes);

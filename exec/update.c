@@ -7,6 +7,8 @@
  */
 #include "exec/exec_int.h"
 
+#include <string.h>
+
 /* The rate rises linearly over the first WARMUP steps, as usual: Adam's first
  * steps move every weight by the full rate, whatever its gradient. */
 enum { WARMUP = 10 };
@@ -57,6 +59,48 @@ static enum mw_status reduce_tied(struct mw_exec *ex)
     return st;
 }
 
+/* ---- norms under sequence parallelism ----------------------------------- */
+static bool is_partial(const struct mw_slice *s)
+{
+    size_t n = strlen(s->param->name);
+    const char *end = s->param->name + n;
+    return (n > 11 && strcmp(end - 11, "norm.weight") == 0) ||
+           (n > 9 && strcmp(end - 9, "norm.bias") == 0);
+}
+
+/* Each rank of the group saw its own rows in the norms: their gradients are
+ * added, in one message. */
+static enum mw_status reduce_norms(struct mw_exec *ex)
+{
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    size_t n = 0;
+    for (size_t i = 0; i < ex->shards.slices.n; i++) {
+        n += is_partial(&ex->shards.slices.v[i]) ? ex->shards.slices.v[i].n : 0;
+    }
+    float *all = ops->alloc(ex->dev, n * sizeof *all + 64);
+    size_t at = 0;
+    for (size_t i = 0; i < ex->shards.slices.n; i++) {
+        const struct mw_slice *s = &ex->shards.slices.v[i];
+        if (is_partial(s)) {
+            ops->copy(ex->dev, all + at, ex->g + s->offset, s->n * sizeof *all);
+            at += s->n;
+        }
+    }
+    enum mw_status st = ops->sync(ex->dev, ex->err);
+    if (st == MW_OK) {
+        st = mw_exec_tp_reduce(ex, "norms", all, n, MW_REDUCE_SUM);
+    }
+    for (size_t i = ex->shards.slices.n; i-- > 0 && st == MW_OK;) {
+        const struct mw_slice *s = &ex->shards.slices.v[i];
+        if (is_partial(s)) {
+            at -= s->n;
+            ops->copy(ex->dev, ex->g + s->offset, all + at, s->n * sizeof *all);
+        }
+    }
+    ops->free(ex->dev, all, n * sizeof *all + 64);
+    return st;
+}
+
 /* ---- gradients over DP -------------------------------------------------- */
 static enum mw_status reduce_dp(struct mw_exec *ex)
 {
@@ -81,6 +125,9 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     if (ex->job->model->tied) {
         MW_TRY(reduce_tied(ex));
+    }
+    if (ex->dims.is_sp) {
+        MW_TRY(reduce_norms(ex));
     }
     return ex->dp->size > 1 ? reduce_dp(ex) : MW_OK;
 }

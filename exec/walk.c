@@ -7,7 +7,8 @@
  *   B   receive dy (or find it, put there by the chunk behind), blocks
  *       backwards, send dx at once
  *   W   weight gradients; activations of the micro-batch are given back
- *   BW  B, then W: the neighbour gets its gradient before W runs
+ *   BW  B, then W: the neighbour gets its gradient before W runs; under full
+ *       recomputation each layer runs R, B and W before the next
  *
  * Sends are non-blocking and end when their slab is given back; receives
  * block. A message's tag names direction, receiving virtual stage and
@@ -36,7 +37,7 @@ static bool is_here(const struct mw_exec *ex, int k)
 
 static size_t boundary_elems(const struct mw_exec *ex)
 {
-    return (size_t)ex->dims.rows * (size_t)ex->dims.hidden;
+    return (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden;
 }
 
 static struct mw_rec_event message(const struct mw_exec *ex, int direction,
@@ -153,6 +154,13 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     return MW_OK;
 }
 
+/* Full recomputation brings one layer back at a time, so B and W of a fused
+ * pass go layer by layer. */
+static bool weights_follow_layer(const struct mw_exec *ex)
+{
+    return ex->dims.recompute == MW_RECOMPUTE_FULL && !ex->dims.keeps_repeated;
+}
+
 /* ---- B ------------------------------------------------------------------ */
 /* Leaves dx for the chunk before, when that is on this device. */
 static void hand_back(struct mw_exec *ex, const struct mw_chunk *c,
@@ -161,6 +169,40 @@ static void hand_back(struct mw_exec *ex, const struct mw_chunk *c,
     int chunk = ex->job->schedule->chunk[c->virtual_stage - 1];
     struct mw_bwd *before = mw_bwd_take(ex, chunk, b->microbatch);
     copy_boundary(ex, before->dx[ex->chunks[chunk].n_layers], b->dx[0]);
+}
+
+/* Forward of a layer once more, from its input; its output is not needed. */
+static enum mw_status repeat_forward(struct mw_exec *ex,
+                                     const struct mw_chunk *c, struct mw_fwd *f,
+                                     const struct mw_bwd *b, int i)
+{
+    if (ex->dims.recompute != MW_RECOMPUTE_FULL) {
+        return MW_OK;
+    }
+    f->blocks[i] = ex->dims.keeps_repeated ? b->repeated[i] : ex->repeated;
+    f->blocks[i].x = f->x[i];
+    mw_exec_relabel(ex, MW_SPAN_RECOMPUTE, "R");
+    MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], ex->full));
+    mw_exec_relabel(ex, MW_SPAN_B, "B");
+    return MW_OK;
+}
+
+/* B of layer i; and its W at once where recomputed activations do not last. */
+static enum mw_status backward_layer(struct mw_exec *ex,
+                                     const struct mw_chunk *c, struct mw_fwd *f,
+                                     const struct mw_bwd *b, int i)
+{
+    MW_TRY(repeat_forward(ex, c, f, b, i));
+    MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
+                             b->dx[i + 1], b->dx[i]));
+    if (!weights_follow_layer(ex)) {
+        return MW_OK;
+    }
+    mw_exec_relabel(ex, MW_SPAN_W, "W");
+    MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
+                           b->dx[i + 1]));
+    mw_exec_relabel(ex, MW_SPAN_B, "B");
+    return MW_OK;
 }
 
 static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
@@ -183,8 +225,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
         MW_TRY(mw_head_backward(ex, c, f, b));
     }
     for (int i = c->n_layers - 1; i >= 0; i--) {
-        MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i],
-                                 &b->blocks[i], b->dx[i + 1], b->dx[i]));
+        MW_TRY(backward_layer(ex, c, f, b, i));
     }
     if (k > 0 && is_here(ex, k - 1)) {
         hand_back(ex, c, b);
@@ -205,14 +246,14 @@ static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
     MW_ASSERT(f && b, "no backward of micro-batch %d", microbatch);
     mw_rec_work(ex->rec, MW_SPAN_W, "W", microbatch, c->virtual_stage);
     if (c->has_head) {
-        mw_head_weight(ex, c, f, b);
+        MW_TRY(mw_head_weight(ex, c, f, b));
     }
-    for (int i = c->n_layers - 1; i >= 0; i--) {
-        mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
-                        b->dx[i + 1]);
+    for (int i = c->n_layers - 1; i >= 0 && !weights_follow_layer(ex); i--) {
+        MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
+                               b->dx[i + 1]));
     }
     if (c->has_embedding) {
-        mw_embedding_weight(ex, c, f, b);
+        MW_TRY(mw_embedding_weight(ex, c, f, b));
     }
     mw_rec_idle(ex->rec);
     MW_TRY(mw_fwd_give(ex, f));

@@ -81,6 +81,8 @@ static void write_plan(const struct matrix_case *c, int ranks, const char *path)
     l.vpp = c->vpp ? c->vpp : 1;
     l.dp = c->dp;
     l.zero = c->zero;
+    l.sp = c->sp;
+    l.recompute = c->recompute;
     l.micro_batch = c->micro_batch ? c->micro_batch : 1;
     l.schedule = c->schedule ? c->schedule : "1f1b";
     if (mw_plan_make(&s, &l, NULL, &plan, &err) != MW_OK) {
@@ -117,6 +119,17 @@ static void check_losses(const struct mw_drive_result *r)
     assert_true(r->loss[r->steps - 1] < r->loss[0]);
 }
 
+static void check_memory(const struct mw_drive_result *r)
+{
+    for (int i = 0; i < r->n_ranks; i++) {
+        assert_true(r->activation_peak_bytes[i] > 0.0);
+        assert_true(r->activation_peak_bytes[i] ==
+                    r->predicted_activation_bytes[i]);
+        assert_true(r->activation_peak_bytes[i] < r->kept_peak_bytes[i]);
+        assert_true(r->kept_peak_bytes[i] < r->peak_bytes[i]);
+    }
+}
+
 void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
 {
     const struct mw_drive_opts opts = {.steps = 5, .verify = true};
@@ -124,8 +137,10 @@ void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
     struct mw_err err = {0};
     enum mw_status st = matrix_run(world, c, &opts, &r, &err);
     if (st != MW_OK) {
-        fail_msg("tp %d pp %d x %d dp %d zero %d %s: %s", c->tp, c->pp, c->vpp,
-                 c->dp, c->zero, c->schedule ? c->schedule : "1f1b", err.text);
+        fail_msg("tp %d sp %d pp %d x %d dp %d zero %d recompute %s %s: %s",
+                 c->tp, c->sp, c->pp, c->vpp, c->dp, c->zero,
+                 mw_recompute_name(c->recompute),
+                 c->schedule ? c->schedule : "1f1b", err.text);
     }
     assert_true(r.is_verified);
     if (c->tp == 1 && c->dp == 1) {
@@ -135,6 +150,9 @@ void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
         assert_true(r.verdict.max_error > 0.0); /* it was compared */
     }
     check_losses(&r);
+    if (world->rank == 0) {
+        check_memory(&r);
+    }
     assert_true(r.step_time_s > 0.0 && r.virtual_step_time_s > 0.0);
     mw_drive_result_release(&r);
 }

@@ -20,6 +20,8 @@ struct matrix_case {
     enum matrix_model model;
     int tp, pp, vpp, dp, zero, micro_batch;
     const char *schedule;
+    bool sp;
+    enum mw_recompute recompute;
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };
 
@@ -35,7 +37,8 @@ enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
                           const struct mw_drive_opts *opts,
                           struct mw_drive_result *out, struct mw_err *err);
 
-/* Runs, and asserts that it is verified within what its layout allows. */
+/* Runs, and asserts that it is verified within what its layout allows, and
+ * that each rank held the activations that the model predicts, to the byte. */
 void matrix_verify(struct mw_comm *world, const struct matrix_case *c);
 
 #endif

@@ -23,6 +23,46 @@ static void every_dimension(void **state)
         {.tp = 1, .pp = 2, .vpp = 4, .dp = 1, .schedule = "interleaved-1f1b"},
         {.model = MATRIX_LLAMA, .tp = 2, .pp = 1, .dp = 1, .micro_batch = 2},
         {.model = MATRIX_LLAMA, .tp = 1, .pp = 1, .dp = 2},
+        {.tp = 2, .sp = true, .pp = 1, .dp = 1},
+        {.model = MATRIX_LLAMA,
+         .tp = 2,
+         .sp = true,
+         .pp = 1,
+         .dp = 1,
+         .micro_batch = 2,
+         .recompute = MW_RECOMPUTE_FULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        matrix_verify(world, &cases[i]);
+    }
+}
+
+/* Recomputed activations are the same bits: pipelines stay equal to the
+ * reference, which recomputes nothing. With W apart from B (zb-h1) too. */
+static void recomputation_changes_no_bit(void **state)
+{
+    (void)state;
+    static const struct matrix_case cases[] = {
+        {.tp = 1, .pp = 2, .dp = 1, .recompute = MW_RECOMPUTE_SELECTIVE},
+        {.tp = 1, .pp = 2, .dp = 1, .recompute = MW_RECOMPUTE_FULL},
+        {.tp = 1,
+         .pp = 2,
+         .dp = 1,
+         .recompute = MW_RECOMPUTE_FULL,
+         .schedule = "zb-h1"},
+        {.model = MATRIX_LLAMA,
+         .tp = 1,
+         .pp = 2,
+         .vpp = 2,
+         .dp = 1,
+         .recompute = MW_RECOMPUTE_FULL,
+         .schedule = "zb-v"},
+        {.model = MATRIX_LLAMA,
+         .tp = 1,
+         .pp = 2,
+         .dp = 1,
+         .recompute = MW_RECOMPUTE_SELECTIVE,
+         .schedule = "zb-h1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         matrix_verify(world, &cases[i]);
@@ -195,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dimension),
+        cmocka_unit_test(recomputation_changes_no_bit),
         cmocka_unit_test(wrong_gradient_is_found),
         cmocka_unit_test(not_a_number_is_found),
         cmocka_unit_test(wrong_loss_is_found),

@@ -107,6 +107,29 @@ static void llama(void **state)
                              .model = MATRIX_LLAMA, .tp = 1, .pp = 8, .dp = 1});
 }
 
+/* A rank's own rows begin inside a sequence: 12 tokens over tp 4. */
+static void sequence_parallel(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){.tp = 4, .sp = true, .pp = 2, .dp = 1});
+    matrix_verify(world, &(struct matrix_case){.tp = 2,
+                                               .sp = true,
+                                               .pp = 2,
+                                               .dp = 2,
+                                               .zero = 1,
+                                               .micro_batch = 2,
+                                               .recompute = MW_RECOMPUTE_FULL});
+    matrix_verify(world, &(struct matrix_case){.model = MATRIX_LLAMA,
+                                               .tp = 2,
+                                               .sp = true,
+                                               .pp = 4,
+                                               .vpp = 2,
+                                               .dp = 1,
+                                               .schedule = "zb-v",
+                                               .recompute = MW_RECOMPUTE_FULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +145,7 @@ int main(void)
         cmocka_unit_test(schedules_of_two_chunks),
         cmocka_unit_test(chunks_with_data),
         cmocka_unit_test(llama),
+        cmocka_unit_test(sequence_parallel),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,13 +66,7 @@ static void refusals(void **state)
     check_refused("gpt-small", "fp32", &l, "ZeRO");
     l = layout(1, 4, 1, 1);
     check_refused("gpt-small", "fp32", &l, "context");
-    l = layout(4, 1, 1, 1);
-    l.sp = true;
-    check_refused("gpt-small", "fp32", &l, "sequence parallelism");
     l = layout(1, 1, 4, 1);
-    l.recompute = MW_RECOMPUTE_FULL;
-    check_refused("gpt-small", "fp32", &l, "recompute");
-    l.recompute = MW_RECOMPUTE_NONE;
     l.schedule = "chimera";
     check_refused("gpt-small", "fp32", &l, "bidirectional");
 }
