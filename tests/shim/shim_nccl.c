@@ -202,7 +202,9 @@ struct nccl_op {
     enum kind kind;
     uint64_t number; /* within the communicator */
     const void *in;
-    void *out, *copy;
+    void *out;
+    void *in_copy, *out_copy; /* what MPI reads and writes */
+    size_t in_bytes, out_bytes;
     int n, peer;
     MPI_Datatype type;
     MPI_Op reduce;
@@ -211,51 +213,72 @@ struct nccl_op {
     MPI_Request request;
 };
 
-static void start_reduce_scatter(struct nccl_op *o)
-{
-    size_t all = o->bytes * (size_t)o->comm->size;
-    o->copy = mw_calloc(all, 1);
-    memcpy(o->copy, o->in, all);
-    char *own = (char *)(uintptr_t)o->in + o->bytes * (size_t)o->comm->rank;
-    if (own == o->out) {
-        memset((void *)(uintptr_t)o->in, 0xff, all); /* undefined: NaN */
-    }
-    PMPI_Ireduce_scatter_block(o->copy, o->out, o->n, o->type, o->reduce,
-                               o->comm->mpi, &o->request);
-}
+/*
+ * MPI works on copies: an aborted operation may still be written to by ranks
+ * that have not aborted, when its buffers are long gone. Such copies are kept.
+ */
+static MW_ARRAY(void *) orphans;
 
 static void start(struct nccl_op *o)
 {
     struct ncclComm *c = o->comm;
-    bool is_in_place = o->in == o->out;
+    o->in_copy = mw_calloc(o->in_bytes + 1, 1);
+    o->out_copy = mw_calloc(o->out_bytes + 1, 1);
+    if (o->in) {
+        memcpy(o->in_copy, o->in, o->in_bytes);
+    }
     switch (o->kind) {
     case ALL_REDUCE:
-        PMPI_Iallreduce(is_in_place ? MPI_IN_PLACE : o->in, o->out, o->n,
-                        o->type, o->reduce, c->mpi, &o->request);
+        PMPI_Iallreduce(o->in_copy, o->out_copy, o->n, o->type, o->reduce,
+                        c->mpi, &o->request);
         break;
     case ALL_GATHER:
-        is_in_place = o->in == (char *)o->out + o->bytes * (size_t)c->rank;
-        PMPI_Iallgather(is_in_place ? MPI_IN_PLACE : o->in, o->n, o->type,
-                        o->out, o->n, o->type, c->mpi, &o->request);
+        PMPI_Iallgather(o->in_copy, o->n, o->type, o->out_copy, o->n, o->type,
+                        c->mpi, &o->request);
         break;
     case REDUCE_SCATTER:
-        start_reduce_scatter(o);
+        PMPI_Ireduce_scatter_block(o->in_copy, o->out_copy, o->n, o->type,
+                                   o->reduce, c->mpi, &o->request);
         break;
     case SEND:
-        PMPI_Issend(o->in, o->n, o->type, o->peer, 0, c->mpi, &o->request);
+        PMPI_Issend(o->in_copy, o->n, o->type, o->peer, 0, c->mpi, &o->request);
         break;
     case RECV:
-        PMPI_Irecv(o->out, o->n, o->type, o->peer, 0, c->mpi, &o->request);
+        PMPI_Irecv(o->out_copy, o->n, o->type, o->peer, 0, c->mpi, &o->request);
         break;
     }
     o->is_started = true;
+}
+
+/* The results into place; nobody may have written the input meanwhile. */
+static void deliver(const struct nccl_op *o)
+{
+    if (o->in) {
+        MW_ASSERT(memcmp(o->in, o->in_copy, o->in_bytes) == 0,
+                  "the input of operation %d was written before its end",
+                  (int)o->kind);
+    }
+    if (o->kind == REDUCE_SCATTER &&
+        (const char *)o->out >= (const char *)o->in &&
+        (const char *)o->out < (const char *)o->in + o->in_bytes) {
+        memset((void *)(uintptr_t)o->in, 0xff, o->in_bytes); /* undefined */
+    }
+    if (o->out) {
+        memcpy(o->out, o->out_copy, o->out_bytes);
+    }
 }
 
 static void end(struct nccl_op *o)
 {
     o->comm->n_done++;
     o->comm->pending--;
-    mw_free(o->copy);
+    if (o->request == MPI_REQUEST_NULL) {
+        mw_free(o->in_copy);
+        mw_free(o->out_copy);
+    } else {
+        mw_array_push(&orphans, o->in_copy);
+        mw_array_push(&orphans, o->out_copy);
+    }
     release(o->comm);
 }
 
@@ -275,6 +298,7 @@ static bool run_op(void *args)
     }
     PMPI_Test(&o->request, &is_done, MPI_STATUS_IGNORE);
     if (is_done) {
+        deliver(o);
         end(o);
     }
     return is_done != 0;
@@ -307,6 +331,7 @@ static ncclResult_t enqueue(struct nccl_op *o, ncclComm_t comm, size_t count,
     o->comm = comm;
     o->n = (int)count;
     o->reduce = op == ncclMax ? MPI_MAX : MPI_SUM;
+    o->request = MPI_REQUEST_NULL;
     size_t n_in = o->kind == REDUCE_SCATTER ? (size_t)comm->size : 1;
     size_t n_out = o->kind == ALL_GATHER ? (size_t)comm->size : 1;
     if (comm->late > 0 || comm->mpi == MPI_COMM_NULL || !set_type(o, type) ||
@@ -314,6 +339,8 @@ static ncclResult_t enqueue(struct nccl_op *o, ncclComm_t comm, size_t count,
         (o->kind != SEND && !shim_is_device(o->out, n_out * o->bytes))) {
         return ncclInvalidUsage;
     }
+    o->in_bytes = o->in ? n_in * o->bytes : 0;
+    o->out_bytes = o->out ? n_out * o->bytes : 0;
     o->number = comm->n_issued++;
     comm->pending++;
     shim_enqueue(stream, run_op, o, sizeof *o);
