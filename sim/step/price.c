@@ -12,8 +12,7 @@
  *
  * Each operator and collective also takes the host some time to issue
  * (sim/cost/stack.c); vstage.c compares that with the device's time.
- *
- * Left out: the compute of multi-token-prediction modules.
+
  */
 #include "sim/step/step_int.h"
 
@@ -101,6 +100,18 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     p->rung_count[cost.rung]++;
 }
 
+/* A multi-token-prediction module is one more layer and the shared head once
+ * more (DeepSeek-V3, arXiv:2412.19437, section 2.2); it runs where the head is.
+ * Its projection of two hidden states to one is left out. */
+static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
+                        struct mw_ops *out)
+{
+    for (int i = 0; i < p->scenario->model.n_mtp; i++) {
+        mw_layer_ops(&p->work, mw_step_mtp_layer(p), pass, out);
+        mw_head_ops(&p->work, pass, out);
+    }
+}
+
 static void unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                      enum mw_phase phase, struct mw_ops *out)
 {
@@ -124,6 +135,7 @@ static void unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     case MW_UNIT_HEAD:
         if (phase != MW_PHASE_R) {
             mw_head_ops(&p->work, passes[phase], out);
+            add_mtp_ops(p, passes[phase], out);
         }
         break;
     case MW_UNIT_COUNT:
@@ -193,6 +205,20 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
                      "longer than the layer's own work", NULL);
 }
 
+int mw_step_mtp_layer(const struct mw_step_price *p)
+{
+    return p->layer[MW_UNIT_MOE] >= 0 ? p->layer[MW_UNIT_MOE]
+                                      : p->layer[MW_UNIT_DENSE];
+}
+
+static int n_routers(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    if (unit == MW_UNIT_HEAD && p->layer[MW_UNIT_MOE] >= 0) {
+        return p->scenario->model.n_mtp;
+    }
+    return unit == MW_UNIT_MOE;
+}
+
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_explain *explain)
 {
@@ -216,8 +242,8 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         for (size_t i = 0; i < ops.n; i++) {
             add_op(p, &ops.v[i], out, child);
         }
-        if (unit == MW_UNIT_MOE && ops.n > 0) { /* F and B and W alike */
-            out->host_s += p->ctx->stack.host_moe_s / 3;
+        if (ops.n > 0) { /* F and B and W alike */
+            out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }
         total_s += blocking_s(out);
         if (child != NULL) {

@@ -98,6 +98,8 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_cost_ctx *ctx);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
+/* The layer of the model that its multi-token-prediction modules repeat. */
+int mw_step_mtp_layer(const struct mw_step_price *p);
 /* One unit alone. */
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_explain *explain);

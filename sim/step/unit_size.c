@@ -66,7 +66,13 @@ void mw_step_size_units(struct mw_step_price *p)
     }
     p->size[MW_UNIT_EMBEDDING].activation_bytes =
         mw_embedding_activation_bytes(&p->work);
-    p->size[MW_UNIT_HEAD].activation_bytes = mw_head_activation_bytes(&p->work);
+    p->size[MW_UNIT_HEAD].activation_bytes =
+        (1 + p->scenario->model.n_mtp) * mw_head_activation_bytes(&p->work);
+    if (p->scenario->model.n_mtp > 0) {
+        p->size[MW_UNIT_HEAD].activation_bytes +=
+            p->scenario->model.n_mtp *
+            mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p));
+    }
     /* The gradient of the logits, beside the logits that were kept. */
     p->size[MW_UNIT_HEAD].transient_bytes =
         fmax(mw_dtype_bytes(p->work.dtype), 2) *

@@ -266,6 +266,22 @@ void mw_case_layout(struct mw_case *c)
     take_zero_bubble(c);
 }
 
+/* Modules of multi-token prediction and the head stand for a layer each on the
+ * last stage, as recipes place them. */
+static void partition_mtp(struct mw_case *c, int n, int extra)
+{
+    int slots = c->scenario.model.n_layers + extra;
+
+    if (slots / n <= extra) {
+        return;
+    }
+    mw_case_fill(c, MW_FILL_LAYERS);
+    c->layers = mw_arena_alloc(c->arena, (size_t)n, sizeof *c->layers);
+    for (int k = 0; k < n; k++) {
+        c->layers[k] = slots / n + (k < slots % n) - (k == n - 1 ? extra : 0);
+    }
+}
+
 /* ceil(layers / stages) everywhere but one less at both ends, where embedding
  * and head are. */
 void mw_case_partition(struct mw_case *c)
@@ -273,6 +289,10 @@ void mw_case_partition(struct mw_case *c)
     int n = c->layout.pp * c->layout.vpp;
     int n_layers = c->scenario.model.n_layers, each = (n_layers + 2) / n;
 
+    if (n > 1 && c->scenario.model.n_mtp > 0) {
+        partition_mtp(c, n, c->scenario.model.n_mtp + 1);
+        return;
+    }
     if (n < 3 || n_layers % n == 0 || (n_layers + 2) % n != 0 || each < 2) {
         return;
     }

@@ -32,9 +32,11 @@ bool mw_case_is_before_flash(const struct mw_measured *r)
         "Megatron-LM 2.",       "Megatron-LM (20",    "vTrain", "BigScience",
         "Megatron + Deepspeed", "Megatron-LM (SC21)", NULL};
 
-    return is_old_gpu(r) && (has_any(r->framework, words) ||
-                             strcmp(r->framework, "Megatron") == 0 ||
-                             strcmp(r->framework, "Megatron-LM") == 0);
+    /* Tables with micro-batches and no framework: the zero-bubble fork. */
+    return is_old_gpu(r) &&
+           (has_any(r->framework, words) || r->microbatches > 0 ||
+            strcmp(r->framework, "Megatron") == 0 ||
+            strcmp(r->framework, "Megatron-LM") == 0);
 }
 
 bool mw_case_is_core(const struct mw_measured *r)

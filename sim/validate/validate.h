@@ -53,7 +53,8 @@
       "micro-batches")                                                         \
     X(LAYERS, "layers",                                                        \
       "one layer less on the first and the last stage where that makes the "   \
-      "others equal, else even")                                               \
+      "others equal; modules of multi-token prediction and their head as "     \
+      "layers of the last stage; else even")                                   \
     X(ATTENTION, "attention",                                                  \
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \

@@ -156,6 +156,24 @@ static void test_stragglers_slow_the_work(void **state)
     end(&w);
 }
 
+/* A prediction module is a layer and the head once more, where the head is. */
+static void test_prediction_modules(void **state)
+{
+    struct world w;
+    struct mw_layer_cost layer, plain, more;
+
+    (void)state;
+    begin(&w, 1);
+    mw_step_layer_cost(&w.s, &w.l, &w.ctx, 0, &layer);
+    mw_step_head_cost(&w.s, &w.l, &w.ctx, &plain);
+    w.s.model.n_mtp = 1;
+    mw_step_head_cost(&w.s, &w.l, &w.ctx, &more);
+    mw_assert_near(more.f_s, 2 * plain.f_s + layer.f_s, 1e-12, 0);
+    mw_assert_near(more.b_s, 2 * plain.b_s + layer.b_s, 1e-12, 0);
+    mw_assert_near(more.w_s, 2 * plain.w_s + layer.w_s, 1e-12, 0);
+    end(&w);
+}
+
 /* Once per step: 5 ms, and 10 bytes per parameter at the stream rate. */
 static void test_fixed_cost(void **state)
 {
@@ -189,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_host_is_the_floor),
         cmocka_unit_test(test_reduction_hides),
         cmocka_unit_test(test_stragglers_slow_the_work),
+        cmocka_unit_test(test_prediction_modules),
         cmocka_unit_test(test_fixed_cost)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
