@@ -50,6 +50,7 @@ struct mw_norm_tensors {
     struct mw_tensor gamma, beta;
 };
 struct mw_block {
+    int unit;
     struct mw_norm_tensors norm1, norm2;
     struct mw_linear q;  /* the fused [q | k | v] when is_fused_qkv */
     struct mw_linear kv; /* else unused */
@@ -62,6 +63,7 @@ struct mw_chunk {
     struct mw_tensor embedding, position; /* first virtual stage */
     struct mw_norm_tensors final_norm;    /* last */
     struct mw_tensor head;
+    int embedding_unit, head_unit;
 };
 
 /* ---- activations -------------------------------------------------------- */
@@ -104,15 +106,17 @@ struct mw_exec {
     struct mw_coord at;
     struct mw_dims dims;
     struct mw_comm *world; /* of this job; sends and receives */
-    struct mw_comm *tp, *dp, *ends;
+    struct mw_comm *tp, *ends;
+    struct mw_comm *dp; /* ranks that share a gradient */
     struct mw_dev *dev;
     struct mw_rec *rec;
     struct mw_err *err; /* where failures of the passes go */
     struct mw_shards shards;
-    /* Flat buffers, shards.n_total elements each; moments are a dp-th of it
-     * with ZeRO-1. */
+    /* Flat buffers of shards.n_total elements, or the owned parts of them
+     * (units.c). */
     float *w, *g, *m, *v;
-    size_t n_state; /* elements of m and v */
+    float *unit_w, *unit_g; /* one unit's, with ZeRO-3 and ZeRO-2 */
+    size_t n_unit;
     int n_chunks;
     struct mw_chunk *chunks;
     struct mw_fwd **fwd; /* [n_chunks]: pools */
@@ -205,9 +209,29 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex);
 enum mw_status mw_exec_update(struct mw_exec *ex);
 /* Mean loss per token of the step just walked, the same on every rank. */
 enum mw_status mw_exec_loss(struct mw_exec *ex, double *out);
-/* Elements of g that hold finished gradients on this rank: all, or with
- * ZeRO-1 its own part. */
-void mw_exec_owned(const struct mw_exec *ex, size_t *out_first, size_t *out_n);
+/* ---- who stores what (units.c) ------------------------------------------ */
+/* The flat buffers, by the ZeRO stage from which on they are split. */
+enum mw_buffer { MW_BUFFER_STATE = 1, MW_BUFFER_GRAD, MW_BUFFER_WEIGHT };
+/* Owned elements: flat positions first .. first + n - 1, the first of them at
+ * `stored` of a split buffer. */
+struct mw_range {
+    size_t first, n, stored;
+};
+/* Without ZeRO a rank owns everything. */
+struct mw_range mw_unit_owned(const struct mw_exec *ex, int unit);
+struct mw_range mw_slice_owned(const struct mw_exec *ex,
+                               const struct mw_slice *s);
+/* Where a range begins in a buffer, and the elements of a buffer. */
+size_t mw_stored_at(const struct mw_exec *ex, enum mw_buffer buffer,
+                    const struct mw_range *r);
+size_t mw_buffer_size(const struct mw_exec *ex, enum mw_buffer buffer);
+size_t mw_unit_largest(const struct mw_exec *ex);
+/* Before F or B of a unit: its weights (ZeRO-3). Around W: its gradients
+ * (ZeRO-2). After the update: all weights (ZeRO-1 and 2). */
+enum mw_status mw_unit_fetch(struct mw_exec *ex, int unit);
+void mw_unit_begin_weight(struct mw_exec *ex, int unit);
+enum mw_status mw_unit_end_weight(struct mw_exec *ex, int unit);
+enum mw_status mw_units_gather(struct mw_exec *ex);
 
 /* Tokens and labels of one micro-batch of this replica and step. */
 void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,

@@ -48,9 +48,6 @@ static enum mw_status check_layout(const struct mw_layout *l,
     if (l->ep > 1 || l->etp > 1) {
         return lacks(err, "expert parallelism", "plan with ep 1 and etp 1");
     }
-    if (l->zero > 1) {
-        return lacks(err, "ZeRO stages 2 and 3", "plan with zero 0 or 1");
-    }
     return MW_OK;
 }
 
@@ -71,9 +68,13 @@ static enum mw_status check_schedule(const struct mw_schedule *s,
     return MW_OK;
 }
 
-static enum mw_status check_model(const struct mw_model *m, int tp,
-                                  struct mw_err *err)
+static enum mw_status check_model(const struct mw_model *m,
+                                  const struct mw_layout *l, struct mw_err *err)
 {
+    if (m->tied && l->zero > 1) {
+        return lacks(err, "ZeRO stages 2 and 3 with tied embeddings",
+                     "plan with zero 0 or 1, or untie them");
+    }
     if (m->moe.n_experts > 0) {
         return lacks(err, "mixtures of experts", "take a dense model");
     }
@@ -91,7 +92,7 @@ static enum mw_status check_model(const struct mw_model *m, int tp,
         return lacks(err, "this activation",
                      "take GELU, or SiLU with a gated MLP");
     }
-    if (m->n_kv_heads % tp != 0) {
+    if (m->n_kv_heads % l->tp != 0) {
         return lacks(err, "shared key-value heads (tp beyond n_kv_heads)",
                      "plan with a smaller tp");
     }
@@ -112,7 +113,7 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
         st = check_schedule(job->schedule, err);
     }
     if (st == MW_OK) {
-        st = check_model(job->model, job->layout.tp, err);
+        st = check_model(job->model, &job->layout, err);
     }
     if (st == MW_OK && job->workload->dtype != MW_FP32) {
         st = mw_fail(err, MW_EINPUT,

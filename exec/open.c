@@ -55,19 +55,20 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
 {
     struct mw_comm *w = ex->world;
     const struct mw_layout *l = &ex->job->layout;
-    int tp_color = ex->at.pp * l->dp + ex->at.dp;
+    int data = ex->at.dp * l->cp + ex->at.cp, n_data = l->dp * l->cp;
+    int tp_color = ex->at.pp * n_data + data;
     int dp_color = ex->at.pp * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, tp_color, ex->at.tp, &ex->tp, err));
-    MW_TRY(w->ops->split(w, dp_color, ex->at.dp, &ex->dp, err));
+    MW_TRY(w->ops->split(w, dp_color, data, &ex->dp, err));
     if (!ex->job->model->tied) {
         return MW_OK;
     }
-    /* First and last stage of one (tp, dp) pair; the others stay alone. */
+    /* First and last stage at one place; the others stay alone. */
     int first = stage_of(ex->job, 0);
     int last = stage_of(ex->job, ex->job->n_virtual - 1);
     bool is_end = ex->at.pp == first || ex->at.pp == last;
-    int pair = ex->at.dp * l->tp + ex->at.tp;
-    int color = is_end ? pair : l->tp * l->dp + w->rank;
+    int pair = data * l->tp + ex->at.tp;
+    int color = is_end ? pair : l->tp * n_data + w->rank;
     return w->ops->split(w, color, ex->at.pp, &ex->ends, err);
 }
 
@@ -78,7 +79,11 @@ static struct mw_tensor tensor_of(const struct mw_exec *ex,
     if (!s) {
         return (struct mw_tensor){NULL, NULL};
     }
-    return (struct mw_tensor){ex->w + s->offset, ex->g + s->offset};
+    /* In the buffers of all, or where its unit stands while it is needed. */
+    size_t in_unit = s->offset - ex->shards.units.v[s->unit].offset;
+    return (struct mw_tensor){
+        ex->unit_w ? ex->unit_w + in_unit : ex->w + s->offset,
+        ex->unit_g ? ex->unit_g + in_unit : ex->g + s->offset};
 }
 
 static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
@@ -101,6 +106,12 @@ static struct mw_norm_tensors norm(const struct mw_exec *ex, const char *weight,
                                     tensor(ex, bias, layer)};
 }
 
+static int unit_of(const struct mw_exec *ex, const char *name, int layer)
+{
+    const struct mw_slice *s = mw_shards_find(&ex->shards, name, layer);
+    return s ? s->unit : -1;
+}
+
 static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
 {
     b->norm1 = norm(ex, "attn.norm.weight", "attn.norm.bias", layer);
@@ -116,6 +127,7 @@ static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
                  ? linear(ex, "mlp.gate_up.weight", "mlp.gate_up.bias", layer)
                  : linear(ex, "mlp.fc1.weight", "mlp.fc1.bias", layer);
     b->fc2 = linear(ex, "mlp.fc2.weight", "mlp.fc2.bias", layer);
+    b->unit = unit_of(ex, "attn.norm.weight", layer);
     MW_ASSERT(b->q.weight.w && b->proj.weight.w && b->fc1.weight.w &&
                   b->fc2.weight.w && b->norm1.gamma.w && b->norm2.gamma.w,
               "layer %d lacks a tensor", layer);
@@ -126,10 +138,12 @@ static void bind_ends(const struct mw_exec *ex, struct mw_chunk *c)
     int head_layer = ex->job->model->n_layers;
     if (c->has_embedding) {
         c->embedding = tensor(ex, "embed.weight", -1);
+        c->embedding_unit = unit_of(ex, "embed.weight", -1);
         c->position = tensor(ex, "embed.position", -1);
         MW_ASSERT(c->embedding.w, "stage %d lacks the embedding", ex->at.pp);
     }
     if (c->has_head) {
+        c->head_unit = unit_of(ex, "final_norm.weight", head_layer);
         c->final_norm =
             norm(ex, "final_norm.weight", "final_norm.bias", head_layer);
         c->head = ex->job->model->tied
@@ -184,12 +198,14 @@ static size_t max_size(size_t a, size_t b)
 static void make_buffers(struct mw_exec *ex)
 {
     const struct mw_dims *d = &ex->dims;
-    size_t n = ex->shards.n_total;
-    ex->n_state = ex->job->layout.zero ? n / (size_t)ex->job->layout.dp : n;
-    ex->w = flat(ex, n);
-    ex->g = flat(ex, n);
-    ex->m = flat(ex, ex->n_state);
-    ex->v = flat(ex, ex->n_state);
+    int zero = ex->job->layout.zero;
+    ex->w = flat(ex, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
+    ex->g = flat(ex, mw_buffer_size(ex, MW_BUFFER_GRAD));
+    ex->m = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
+    ex->v = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
+    ex->n_unit = mw_unit_largest(ex);
+    ex->unit_g = zero >= 2 ? flat(ex, ex->n_unit) : NULL;
+    ex->unit_w = zero >= 3 ? flat(ex, ex->n_unit) : NULL;
     size_t width = max_size((size_t)d->hidden, (size_t)d->ffn);
     width = max_size(width, (size_t)d->q_width);
     ex->tmp_bytes = (size_t)d->rows * width * ex->dev->elem_bytes;
@@ -210,7 +226,16 @@ static void fill_weights(struct mw_exec *ex)
     size_t n = ex->shards.n_total;
     float *host = mw_calloc(n, sizeof *host);
     mw_shards_fill(&ex->shards, ex->job->model, ex->job->workload->seed, host);
-    ex->dev->ops->to_device(ex->dev, ex->w, host, n * sizeof *host);
+    for (size_t u = 0; u < ex->shards.units.n; u++) {
+        struct mw_range r = mw_unit_owned(ex, (int)u);
+        if (!ex->unit_w) { /* all of it, whoever updates it */
+            r = (struct mw_range){ex->shards.units.v[u].offset,
+                                  ex->shards.units.v[u].n, 0};
+        }
+        ex->dev->ops->to_device(ex->dev,
+                                ex->w + mw_stored_at(ex, MW_BUFFER_WEIGHT, &r),
+                                host + r.first, r.n * sizeof *host);
+    }
     mw_free(host);
 }
 
@@ -254,10 +279,14 @@ static void free_flat(struct mw_exec *ex, float *p, size_t n)
 void mw_exec_close(struct mw_exec *ex)
 {
     mw_slabs_free(ex);
-    free_flat(ex, ex->w, ex->shards.n_total);
-    free_flat(ex, ex->g, ex->shards.n_total);
-    free_flat(ex, ex->m, ex->n_state);
-    free_flat(ex, ex->v, ex->n_state);
+    if (ex->w) {
+        free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
+        free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
+        free_flat(ex, ex->m, mw_buffer_size(ex, MW_BUFFER_STATE));
+        free_flat(ex, ex->v, mw_buffer_size(ex, MW_BUFFER_STATE));
+        free_flat(ex, ex->unit_w, ex->n_unit);
+        free_flat(ex, ex->unit_g, ex->n_unit);
+    }
     if (ex->tmp) {
         ex->dev->ops->free(ex->dev, ex->tmp, ex->tmp_bytes);
         ex->dev->ops->free(ex->dev, ex->full, ex->full_bytes);

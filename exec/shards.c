@@ -32,6 +32,27 @@ static bool holds_layer(const struct mw_job *job, int stage, int layer)
     return false;
 }
 
+/* Ranks that share a gradient. */
+static size_t data_ranks(const struct mw_layout *layout)
+{
+    return (size_t)layout->dp * (size_t)layout->cp;
+}
+
+/* Pads the open unit and begins the next one. */
+static void close_unit(struct mw_shards *shards, const struct mw_layout *layout)
+{
+    size_t pad = 16 * data_ranks(layout);
+    size_t first = shards->units.n == 0
+                       ? 0
+                       : shards->units.v[shards->units.n - 1].offset +
+                             shards->units.v[shards->units.n - 1].n;
+    struct mw_unit u = {first, (shards->n_total - first + pad - 1) / pad * pad};
+    if (u.n > 0) {
+        mw_array_push(&shards->units, u);
+        shards->n_total = u.offset + u.n;
+    }
+}
+
 static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
                       int id, int tp_rank, bool is_tied)
 {
@@ -43,12 +64,13 @@ static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
                          .is_tied = is_tied,
                          .rows = p->rows / rows_ways,
                          .cols = p->cols / cols_ways,
-                         .offset = shards->n_used};
+                         .offset = shards->n_total,
+                         .unit = (int)shards->units.n};
     s.first_row = rows_ways > 1 ? s.rows * tp_rank : 0;
     s.first_col = cols_ways > 1 ? s.cols * tp_rank : 0;
     s.n = (size_t)(p->outer * s.rows * s.cols);
     /* Slices begin on cache lines: 16 floats. */
-    shards->n_used += (s.n + 15) / 16 * 16;
+    shards->n_total += (s.n + 15) / 16 * 16;
     mw_array_push(&shards->slices, s);
 }
 
@@ -57,13 +79,17 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
 {
     *shards = (struct mw_shards){0};
     mw_model_params(job->model, &shards->params);
-    int embedding = -1;
+    int embedding = -1, layer = -2;
     for (size_t i = 0; i < shards->params.n; i++) {
         const struct mw_param *p = &shards->params.v[i];
         if (strcmp(p->name, "embed.weight") == 0) {
             embedding = (int)i;
         }
         if (holds_layer(job, at.pp, p->layer)) {
+            if (job->layout.zero >= 2 && p->layer != layer) {
+                close_unit(shards, &job->layout);
+            }
+            layer = p->layer;
             add_slice(shards, &job->layout, (int)i, at.tp, false);
         }
     }
@@ -71,14 +97,14 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
         holds_stage(job, at.pp, job->n_virtual - 1)) {
         add_slice(shards, &job->layout, embedding, at.tp, true);
     }
-    size_t unit = 16 * (size_t)job->layout.dp;
-    shards->n_total = (shards->n_used + unit - 1) / unit * unit;
+    close_unit(shards, &job->layout);
 }
 
 void mw_shards_release(struct mw_shards *shards)
 {
     mw_array_release(&shards->params);
     mw_array_release(&shards->slices);
+    mw_array_release(&shards->units);
 }
 
 const struct mw_slice *mw_shards_find(const struct mw_shards *shards,

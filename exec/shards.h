@@ -16,6 +16,7 @@
 #ifndef MW_EXEC_SHARDS_H
 #define MW_EXEC_SHARDS_H
 
+#include "base/mem.h"
 #include "exec/job.h"
 
 struct mw_slice {
@@ -25,6 +26,12 @@ struct mw_slice {
     int64_t rows, cols; /* local; outer is the parameter's */
     int64_t first_row, first_col; /* place in the whole tensor */
     size_t offset, n;             /* elements in the flat buffers */
+    int unit;
+};
+
+/* Consecutive slices that are reduced and gathered together (units.c). */
+struct mw_unit {
+    size_t offset, n; /* a multiple of 16 times the data group's ranks */
 };
 
 struct mw_shards {
@@ -33,8 +40,8 @@ struct mw_shards {
         struct mw_slice *v;
         size_t n, cap;
     } slices;
-    size_t n_used;  /* elements */
-    size_t n_total; /* padded to a multiple of 16 dp */
+    MW_ARRAY(struct mw_unit) units; /* one; from ZeRO-2 on one a layer */
+    size_t n_total;                 /* elements, the units' padding included */
 };
 
 /* Slices of the rank at `at`. */

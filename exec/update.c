@@ -1,9 +1,9 @@
 /*
  * The end of a step: gradients of a tied head, gradients over DP, AdamW, loss.
  *
- * ZeRO-1 (Rajbhandari et al., 2020, section 5.1): rank i of dp owns the i-th
- * part of the flat buffers. Gradients are reduce-scattered, each rank updates
- * its part (with moments of that part only), weights are gathered.
+ * With ZeRO (units.c) each rank updates what it owns, with moments of that
+ * only. ZeRO-1 reduce-scatters gradients here; ZeRO-2 and 3 did so after every
+ * W. ZeRO-1 and 2 gather weights at the end.
  */
 #include "exec/exec_int.h"
 
@@ -68,6 +68,15 @@ static bool is_partial(const struct mw_slice *s)
            (n > 9 && strcmp(end - 9, "norm.bias") == 0);
 }
 
+/* What g has of a slice before the data group's reduction: all, or from
+ * ZeRO-2 on the owned part. */
+static struct mw_range gradient_of(const struct mw_exec *ex,
+                                   const struct mw_slice *s)
+{
+    return ex->unit_g ? mw_slice_owned(ex, s)
+                      : (struct mw_range){s->offset, s->n, s->offset};
+}
+
 /* Each rank of the group saw its own rows in the norms: their gradients are
  * added, in one message. */
 static enum mw_status reduce_norms(struct mw_exec *ex)
@@ -75,15 +84,17 @@ static enum mw_status reduce_norms(struct mw_exec *ex)
     const struct mw_dev_ops *ops = ex->dev->ops;
     size_t n = 0;
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
-        n += is_partial(&ex->shards.slices.v[i]) ? ex->shards.slices.v[i].n : 0;
+        const struct mw_slice *s = &ex->shards.slices.v[i];
+        n += is_partial(s) ? gradient_of(ex, s).n : 0;
     }
     float *all = ops->alloc(ex->dev, n * sizeof *all + 64);
     size_t at = 0;
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
         if (is_partial(s)) {
-            ops->copy(ex->dev, all + at, ex->g + s->offset, s->n * sizeof *all);
-            at += s->n;
+            struct mw_range r = gradient_of(ex, s);
+            ops->copy(ex->dev, all + at, ex->g + r.stored, r.n * sizeof *all);
+            at += r.n;
         }
     }
     enum mw_status st = ops->sync(ex->dev, ex->err);
@@ -93,8 +104,9 @@ static enum mw_status reduce_norms(struct mw_exec *ex)
     for (size_t i = ex->shards.slices.n; i-- > 0 && st == MW_OK;) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
         if (is_partial(s)) {
-            at -= s->n;
-            ops->copy(ex->dev, ex->g + s->offset, all + at, s->n * sizeof *all);
+            struct mw_range r = gradient_of(ex, s);
+            at -= r.n;
+            ops->copy(ex->dev, ex->g + r.stored, all + at, r.n * sizeof *all);
         }
     }
     ops->free(ex->dev, all, n * sizeof *all + 64);
@@ -129,29 +141,15 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
     if (ex->dims.is_sp) {
         MW_TRY(reduce_norms(ex));
     }
-    return ex->dp->size > 1 ? reduce_dp(ex) : MW_OK;
+    return ex->dp->size > 1 && !ex->unit_g ? reduce_dp(ex) : MW_OK;
 }
 
 /* ---- optimizer ---------------------------------------------------------- */
-void mw_exec_owned(const struct mw_exec *ex, size_t *out_first, size_t *out_n)
-{
-    size_t n = ex->shards.n_total;
-    *out_first = 0;
-    *out_n = n;
-    if (ex->job->layout.zero > 0) {
-        *out_n = n / (size_t)ex->dp->size;
-        *out_first = *out_n * (size_t)ex->dp->rank;
-    }
-}
-
 /* The part of a slice that this rank owns. */
-static void update_slice(struct mw_exec *ex, const struct mw_slice *s,
-                         size_t first, size_t n_owned)
+static void update_slice(struct mw_exec *ex, const struct mw_slice *s)
 {
-    size_t begin = s->offset > first ? s->offset : first;
-    size_t end = s->offset + s->n;
-    end = end < first + n_owned ? end : first + n_owned;
-    if (begin >= end) {
+    struct mw_range r = mw_slice_owned(ex, s);
+    if (r.n == 0) {
         return;
     }
     struct mw_dev_adamw h = adamw;
@@ -162,37 +160,25 @@ static void update_slice(struct mw_exec *ex, const struct mw_slice *s,
     if (s->param->is_norm_or_bias) {
         h.decay = 0.0f;
     }
-    ex->dev->ops->adamw(ex->dev, &h, ex->w + begin, ex->g + begin,
-                        ex->m + (begin - first), ex->v + (begin - first),
-                        end - begin);
-}
-
-static enum mw_status gather_weights(struct mw_exec *ex, size_t n_owned)
-{
-    const struct mw_rec_event e = collective(MW_SPAN_DP, "weights", MW_DIM_DP,
-                                             MW_ALL_GATHER, ex->shards.n_total);
-    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st =
-        ex->dp->ops->all_gather(ex->dp, ex->w, n_owned, MW_ELEM_F32, ex->err);
-    mw_rec_comm_end(ex->rec, begin_ns, &e);
-    return st;
+    size_t state = mw_stored_at(ex, MW_BUFFER_STATE, &r);
+    ex->dev->ops->adamw(ex->dev, &h,
+                        ex->w + mw_stored_at(ex, MW_BUFFER_WEIGHT, &r),
+                        ex->g + mw_stored_at(ex, MW_BUFFER_GRAD, &r),
+                        ex->m + state, ex->v + state, r.n);
 }
 
 enum mw_status mw_exec_update(struct mw_exec *ex)
 {
-    size_t first, n_owned;
-    mw_exec_owned(ex, &first, &n_owned);
+    int zero = ex->job->layout.zero;
     mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "adamw", -1, -1);
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
-        update_slice(ex, &ex->shards.slices.v[i], first, n_owned);
+        update_slice(ex, &ex->shards.slices.v[i]);
     }
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     mw_rec_idle(ex->rec);
     ex->step++;
-    if (ex->job->layout.zero > 0 && ex->dp->size > 1) {
-        return gather_weights(ex, n_owned);
-    }
-    return MW_OK;
+    return (zero == 1 || zero == 2) && ex->dp->size > 1 ? mw_units_gather(ex)
+                                                        : MW_OK;
 }
 
 enum mw_status mw_exec_loss(struct mw_exec *ex, double *out)

@@ -117,6 +117,7 @@ static enum mw_status forward_input(struct mw_exec *ex,
 {
     int k = c->virtual_stage;
     if (c->has_embedding) {
+        MW_TRY(mw_unit_fetch(ex, c->embedding_unit));
         return mw_embedding_forward(ex, c, f);
     }
     if (is_here(ex, k - 1)) {
@@ -141,9 +142,11 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     mw_rec_work(ex->rec, MW_SPAN_F, "F", microbatch, k);
     MW_TRY(forward_input(ex, c, f));
     for (int i = 0; i < c->n_layers; i++) {
+        MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
     }
     if (c->has_head) {
+        MW_TRY(mw_unit_fetch(ex, c->head_unit));
         MW_TRY(mw_head_forward(ex, c, f));
     }
     mw_rec_idle(ex->rec);
@@ -187,11 +190,22 @@ static enum mw_status repeat_forward(struct mw_exec *ex,
     return MW_OK;
 }
 
+static enum mw_status weight_layer(struct mw_exec *ex, const struct mw_chunk *c,
+                                   const struct mw_fwd *f,
+                                   const struct mw_bwd *b, int i)
+{
+    mw_unit_begin_weight(ex, c->blocks[i].unit);
+    MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
+                           b->dx[i + 1]));
+    return mw_unit_end_weight(ex, c->blocks[i].unit);
+}
+
 /* B of layer i; and its W at once where recomputed activations do not last. */
 static enum mw_status backward_layer(struct mw_exec *ex,
                                      const struct mw_chunk *c, struct mw_fwd *f,
                                      const struct mw_bwd *b, int i)
 {
+    MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
     MW_TRY(repeat_forward(ex, c, f, b, i));
     MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
                              b->dx[i + 1], b->dx[i]));
@@ -199,8 +213,7 @@ static enum mw_status backward_layer(struct mw_exec *ex,
         return MW_OK;
     }
     mw_exec_relabel(ex, MW_SPAN_W, "W");
-    MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
-                           b->dx[i + 1]));
+    MW_TRY(weight_layer(ex, c, f, b, i));
     mw_exec_relabel(ex, MW_SPAN_B, "B");
     return MW_OK;
 }
@@ -222,6 +235,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     }
     mw_rec_work(ex->rec, MW_SPAN_B, "B", microbatch, k);
     if (c->has_head) {
+        MW_TRY(mw_unit_fetch(ex, c->head_unit));
         MW_TRY(mw_head_backward(ex, c, f, b));
     }
     for (int i = c->n_layers - 1; i >= 0; i--) {
@@ -246,14 +260,17 @@ static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
     MW_ASSERT(f && b, "no backward of micro-batch %d", microbatch);
     mw_rec_work(ex->rec, MW_SPAN_W, "W", microbatch, c->virtual_stage);
     if (c->has_head) {
+        mw_unit_begin_weight(ex, c->head_unit);
         MW_TRY(mw_head_weight(ex, c, f, b));
+        MW_TRY(mw_unit_end_weight(ex, c->head_unit));
     }
     for (int i = c->n_layers - 1; i >= 0 && !weights_follow_layer(ex); i--) {
-        MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
-                               b->dx[i + 1]));
+        MW_TRY(weight_layer(ex, c, f, b, i));
     }
     if (c->has_embedding) {
+        mw_unit_begin_weight(ex, c->embedding_unit);
         MW_TRY(mw_embedding_weight(ex, c, f, b));
+        MW_TRY(mw_unit_end_weight(ex, c->embedding_unit));
     }
     mw_rec_idle(ex->rec);
     MW_TRY(mw_fwd_give(ex, f));
@@ -282,7 +299,8 @@ enum mw_status mw_exec_walk(struct mw_exec *ex)
 {
     const struct mw_schedule *s = ex->job->schedule;
     mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "zero gradients", -1, -1);
-    ex->dev->ops->zero(ex->dev, ex->g, ex->shards.n_total * sizeof(float));
+    ex->dev->ops->zero(ex->dev, ex->g,
+                       mw_buffer_size(ex, MW_BUFFER_GRAD) * sizeof(float));
     mw_rec_idle(ex->rec);
     for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {
         MW_TRY(walk_slot(ex, &s->slot[i]));

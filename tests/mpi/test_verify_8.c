@@ -130,6 +130,29 @@ static void sequence_parallel(void **state)
                                                .recompute = MW_RECOMPUTE_FULL});
 }
 
+/* Gradients and weights in parts, beside all the rest. */
+static void zero_2_and_3(void **state)
+{
+    (void)state;
+    matrix_verify(
+        world,
+        &(struct matrix_case){
+            .model = MATRIX_LLAMA, .tp = 1, .pp = 1, .dp = 8, .zero = 3});
+    matrix_verify(world, &(struct matrix_case){.model = MATRIX_LLAMA,
+                                               .tp = 2,
+                                               .sp = true,
+                                               .pp = 2,
+                                               .dp = 2,
+                                               .zero = 3});
+    matrix_verify(world, &(struct matrix_case){.model = MATRIX_LLAMA,
+                                               .tp = 1,
+                                               .pp = 4,
+                                               .vpp = 2,
+                                               .dp = 2,
+                                               .zero = 2,
+                                               .schedule = "zb-v"});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +169,7 @@ int main(void)
         cmocka_unit_test(chunks_with_data),
         cmocka_unit_test(llama),
         cmocka_unit_test(sequence_parallel),
+        cmocka_unit_test(zero_2_and_3),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void refusals(void **state)
     check_refused("{preset: mixtral-8x7b, layers: 2}", "fp32", &l,
                   "mixtures of experts");
     l.zero = 3;
-    check_refused("gpt-small", "fp32", &l, "ZeRO");
+    check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
     l = layout(1, 4, 1, 1);
     check_refused("gpt-small", "fp32", &l, "context");
     l = layout(1, 1, 4, 1);
