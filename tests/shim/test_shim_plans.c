@@ -50,6 +50,16 @@ static void test_two_ranks(void **state)
         {.tp = 1, .pp = 1, .dp = 2, .zero = 1, .micro_batch = 4},
         {.model = MATRIX_LLAMA, .tp = 2, .pp = 1, .dp = 1, .micro_batch = 2},
         {.model = MATRIX_LLAMA, .tp = 1, .pp = 1, .dp = 2},
+        {.tp = 2,
+         .sp = true,
+         .pp = 1,
+         .dp = 1,
+         .recompute = MW_RECOMPUTE_SELECTIVE},
+        {.model = MATRIX_LLAMA,
+         .tp = 1,
+         .pp = 2,
+         .dp = 1,
+         .recompute = MW_RECOMPUTE_FULL},
     };
     if (world->size == 2) {
         run_cases(cases, sizeof cases / sizeof *cases);
@@ -64,7 +74,7 @@ static void test_four_ranks(void **state)
         {.tp = 1, .pp = 4, .dp = 1, .schedule = "zb-h1"},
         {.tp = 1, .pp = 4, .vpp = 2, .dp = 1, .schedule = "interleaved-1f1b"},
         {.model = MATRIX_LLAMA, .tp = 1, .pp = 2, .dp = 2, .zero = 1},
-        {.model = MATRIX_LLAMA, .tp = 2, .pp = 1, .dp = 2},
+        {.model = MATRIX_LLAMA, .tp = 2, .sp = true, .pp = 1, .dp = 2},
     };
     if (world->size == 4) {
         run_cases(cases, sizeof cases / sizeof *cases);
