@@ -112,8 +112,8 @@ static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
     }
 }
 
-static void unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
-                     enum mw_phase phase, struct mw_ops *out)
+void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
+                      enum mw_phase phase, struct mw_ops *out)
 {
     static const enum mw_pass passes[MW_PHASE_COUNT] = {MW_PASS_F, MW_PASS_F,
                                                         MW_PASS_B, MW_PASS_W};
@@ -234,7 +234,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         struct mw_explain *child = NULL;
 
         mw_array_clear(&ops);
-        unit_ops(p, unit, (enum mw_phase)phase, &ops);
+        mw_step_unit_ops(p, unit, (enum mw_phase)phase, &ops);
         if (ops.n > 0) {
             child = mw_explain_child(node, phase_names[phase], 0,
                                      "sum of operators", NULL);

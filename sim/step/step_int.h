@@ -98,6 +98,9 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_cost_ctx *ctx);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
+/* Appends the operators of one phase of a unit, collectives among them. */
+void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
+                      enum mw_phase phase, struct mw_ops *out);
 /* The layer of the model that its multi-token-prediction modules repeat. */
 int mw_step_mtp_layer(const struct mw_step_price *p);
 /* One unit alone. */

@@ -202,7 +202,7 @@ static double work_s(const struct mw_step_price *p,
     double sum = 0;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-        for (int phase = first; n_units[unit] > 0 && phase <= (int)last;
+        for (int phase = (int)first; n_units[unit] > 0 && phase <= (int)last;
              phase++) {
             const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];
             double device_s = 0;

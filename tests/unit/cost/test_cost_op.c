@@ -189,7 +189,7 @@ static void test_narrow_dtype_falls_back(void **state)
     struct mw_op op = gemm(4096, 4096, 4096);
 
     (void)state;
-    gpu.peak_flops[MW_FP8] = NAN;
+    gpu.peak_flops[MW_FP8] = (double)NAN;
     gpu.peak_flops[MW_BF16] = 50e12;
     gpu.gemm_efficiency[MW_BF16] = 0.5;
     op.dtype = MW_FP8;

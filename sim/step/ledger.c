@@ -1,0 +1,183 @@
+/*
+ * The ledger walks the same operator lists as price.c, unit by unit, times the
+ * micro-batches; then what ZeRO adds per unit, transfers between stages, and
+ * what comes once after the last pass (vstage.c).
+ *
+ * Textbook counts that tests compare with: Narayanan et al., SC 2021 (tensor
+ * and pipeline parallelism), Korthikanti et al., 2022 (sequence parallelism),
+ * Rajbhandari et al., SC 2020 (ZeRO).
+ */
+#include "sim/step/ledger.h"
+
+#include "sim/step/step_int.h"
+
+#include <stdlib.h>
+
+struct sums {
+    const struct mw_step_frame *f;
+    struct mw_ledger_row row[MW_DIM_COUNT][MW_COLL_OP_COUNT];
+};
+
+static double wire_share(enum mw_coll_op op, int n)
+{
+    if (op == MW_SEND_RECV) {
+        return 1;
+    }
+    return (op == MW_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
+}
+
+static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
+                double count, double bytes, const struct mw_group *group)
+{
+    struct mw_ledger_row *row = &s->row[dim][op];
+
+    if (group->n_ranks <= 1 || !(count * bytes > 0)) {
+        return;
+    }
+    row->count += count;
+    row->message_bytes += count * bytes;
+    row->wire_bytes += count * bytes * wire_share(op, group->n_ranks);
+    row->time_s +=
+        count * mw_cost_coll(s->f->price.ctx, op, bytes, group, NULL).time_s;
+    row->n_ranks = group->n_ranks;
+    row->crosses_nodes = row->crosses_nodes || group->n_nodes > 1;
+}
+
+/* Collectives inside the passes of n units. */
+static void add_unit(struct sums *s, enum mw_step_unit unit, double n)
+{
+    const struct mw_step_price *p = &s->f->price;
+    struct mw_ops ops = {NULL, 0, 0};
+
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        mw_step_unit_ops(p, unit, (enum mw_phase)phase, &ops);
+    }
+    for (size_t i = 0; i < ops.n; i++) {
+        const struct mw_op *op = &ops.v[i];
+
+        if (op->kind == MW_OP_COLL) {
+            add(s, op->dim, op->coll, n, op->coll_bytes, &p->group[op->dim]);
+        }
+    }
+    mw_array_release(&ops);
+}
+
+/* Parameters of n units: gathered in both directions under ZeRO-3, gradients
+ * scattered under ZeRO-2 and -3. */
+static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
+{
+    const struct mw_step_price *p = &s->f->price;
+    const struct mw_unit_size *size = &p->size[unit];
+    const double params[] = {size->dense_params, size->expert_params};
+    const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
+
+    for (int i = 0; i < 2; i++) {
+        if (p->layout->zero >= 2) {
+            add(s, MW_DIM_DP, MW_REDUCE_SCATTER, n, params[i] * p->grad_bytes,
+                groups[i]);
+        }
+        if (p->layout->zero == 3) {
+            add(s, MW_DIM_DP, MW_ALL_GATHER, 2 * n, params[i] * p->weight_bytes,
+                groups[i]);
+        }
+    }
+}
+
+/* Once per step. */
+static void add_tail(struct sums *s, int d)
+{
+    const struct mw_step_price *p = &s->f->price;
+    const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
+    double params[] = {0, 0};
+    enum mw_coll_op reduce =
+        p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        params[0] += s->f->units[d][unit] * p->size[unit].dense_params;
+        params[1] += s->f->units[d][unit] * p->size[unit].expert_params;
+    }
+    if (mw_step_frame_is_twin(s->f, d) && s->f->units[d][MW_UNIT_HEAD] > 0) {
+        params[0] += mw_step_tied_params(p);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (p->layout->zero < 2) {
+            add(s, MW_DIM_DP, reduce, 1, params[i] * p->grad_bytes, groups[i]);
+        }
+        if (p->layout->zero == 1 || p->layout->zero == 2) {
+            add(s, MW_DIM_DP, MW_ALL_GATHER, 1, params[i] * p->weight_bytes,
+                groups[i]);
+        }
+    }
+    if (mw_step_frame_is_twin(s->f, d)) {
+        struct mw_group pair = {2, 1, 2, 1};
+
+        add(s, MW_DIM_PP, MW_ALL_REDUCE, 1,
+            mw_step_tied_params(p) * p->grad_bytes, &pair);
+    }
+}
+
+/* What a device sends: activations up, gradients down. */
+static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
+                          int k, double n)
+{
+    const struct mw_step_price *p = &s->f->price;
+    const struct mw_schedule *sched = &plan->schedule;
+    double bytes = mw_boundary_bytes(&p->work);
+
+    if (p->ctx->stack.scatters_boundary && !p->layout->sp) {
+        bytes /= p->layout->tp;
+    }
+    for (int way = -1; way <= 1; way += 2) {
+        int next = k + way;
+        struct mw_group pair = {2, 1, 2, 1};
+
+        if (next < 0 || next >= sched->route_len || sched->device[next] == d) {
+            continue;
+        }
+        if (mw_cost_stages_cross(p->layout, d, sched->device[next],
+                                 p->ctx->domain_gpus)) {
+            pair = (struct mw_group){
+                2, 2, 1, mw_cost_pp_sharers(p->layout, p->ctx->domain_gpus)};
+        }
+        add(s, MW_DIM_PP, MW_SEND_RECV, n, bytes, &pair);
+    }
+}
+
+void mw_step_ledger(const struct mw_scenario *scenario,
+                    const struct mw_plan *plan, const struct mw_cost_ctx *ctx,
+                    int device, struct mw_ledger *out)
+{
+    const struct mw_schedule *sched = &plan->schedule;
+    struct mw_step_frame frame;
+    struct sums s = {.f = &frame};
+
+    mw_step_frame_init(&frame, scenario, &plan->layout, plan->layers, sched,
+                       ctx, true, NULL);
+    for (int c = 0; c < sched->n_chunks; c++) {
+        int k = sched->virtual_stage[device * sched->n_chunks + c];
+        double m = (double)plan->n_microbatches / sched->n_routes;
+
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            double n = m * frame.vstage[k].n_units[unit];
+
+            if (n > 0) {
+                add_unit(&s, (enum mw_step_unit)unit, n);
+                add_zero(&s, (enum mw_step_unit)unit, n);
+            }
+        }
+        add_transfers(&s, plan, device, k, m);
+    }
+    add_tail(&s, device);
+    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
+        for (int op = 0; op < MW_COLL_OP_COUNT; op++) {
+            struct mw_ledger_row row = s.row[dim][op];
+
+            row.dim = (enum mw_dim)dim;
+            row.op = (enum mw_coll_op)op;
+            if (row.count > 0) {
+                mw_array_push(out, row);
+            }
+        }
+    }
+    mw_step_frame_release(&frame);
+}

@@ -1,0 +1,200 @@
+/*
+ * The ledger against textbook counts (see sim/step/ledger.c for sources), on a
+ * GPT of 16 layers, h = 1024, s = 512, vocabulary 32768, bf16; and what a step
+ * is sensitive to.
+ */
+#include "mw_test.h"
+
+#include "sim/step/ledger.h"
+#include "step_fixture.h"
+
+#include <math.h>
+
+struct world {
+    struct mw_hwdb *db;
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+    struct mw_plan plan;
+    struct mw_ledger ledger;
+};
+
+static void begin(struct world *w, const struct mw_layout *l, int device)
+{
+    *w = (struct world){.db = step_hwdb()};
+    step_scenario(&w->s, "dgx-a100", 4, 64, "bf16");
+    step_ctx(&w->ctx, w->db, &w->s);
+    step_plan(&w->plan, &w->s, l);
+    mw_step_ledger(&w->s, &w->plan, &w->ctx, device, &w->ledger);
+}
+
+static void end(struct world *w)
+{
+    mw_array_release(&w->ledger);
+    mw_plan_release(&w->plan);
+    mw_scenario_release(&w->s);
+    mw_hwdb_free(w->db);
+}
+
+static struct mw_ledger_row find(const struct world *w, enum mw_dim dim,
+                                 enum mw_coll_op op)
+{
+    for (size_t i = 0; i < w->ledger.n; i++) {
+        if (w->ledger.v[i].dim == dim && w->ledger.v[i].op == op) {
+            return w->ledger.v[i];
+        }
+    }
+    return (struct mw_ledger_row){0};
+}
+
+static struct mw_layout layout(int tp, int pp, int dp)
+{
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.tp = tp;
+    l.pp = pp;
+    l.dp = dp;
+    l.micro_batch = 2;
+    return l;
+}
+
+/* One micro-batch of 2: b s h = 2 x 512 x 1024 elements of 2 bytes. */
+#define X_BYTES (2.0 * 512 * 1024 * 2)
+
+/* Middle of 4 stages: 4 layers, 2 all-reduces forward and 2 backward each, for
+ * 64 / (2 x 2) = 16 micro-batches; 2 (n-1)/n of it on the wire. With full
+ * recomputation one forward set more. */
+static void test_tensor_parallel(void **state)
+{
+    struct mw_layout l = layout(4, 4, 2);
+    struct world w;
+
+    (void)state;
+    begin(&w, &l, 1);
+    struct mw_ledger_row row = find(&w, MW_DIM_TP, MW_ALL_REDUCE);
+    mw_assert_near(row.count, 16.0 * 4 * 4, 0, 0);
+    mw_assert_near(row.message_bytes, row.count * X_BYTES, 1e-12, 0);
+    mw_assert_near(row.wire_bytes, row.message_bytes * 1.5, 1e-12, 0);
+    assert_int_equal(row.n_ranks, 4);
+    assert_false(row.crosses_nodes);
+    end(&w);
+    l.recompute = MW_RECOMPUTE_FULL;
+    begin(&w, &l, 1);
+    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).count, 16.0 * 4 * 6, 0,
+                   0);
+    end(&w);
+}
+
+/* Sequence parallelism: 10 halves a layer and micro-batch: 2 gathers and 2
+ * scatters each way, and 2 gathers again of the sharded inputs. */
+static void test_sequence_parallel(void **state)
+{
+    struct mw_layout l = layout(4, 4, 2);
+    struct world w;
+
+    (void)state;
+    l.sp = true;
+    begin(&w, &l, 1);
+    struct mw_ledger_row gather = find(&w, MW_DIM_TP, MW_ALL_GATHER);
+    struct mw_ledger_row scatter = find(&w, MW_DIM_TP, MW_REDUCE_SCATTER);
+    mw_assert_near(gather.count, 16.0 * 4 * 6, 0, 0);
+    mw_assert_near(scatter.count, 16.0 * 4 * 4, 0, 0);
+    mw_assert_near(gather.wire_bytes, gather.count * X_BYTES * 0.75, 1e-12, 0);
+    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).count, 0, 0, 0);
+    end(&w);
+}
+
+/* A middle stage sends an activation up and a gradient down per micro-batch,
+ * an outer one sends one of them; a tied embedding is reduced once. */
+static void test_transfers(void **state)
+{
+    struct mw_layout l = layout(1, 4, 8);
+    struct world w;
+
+    (void)state;
+    begin(&w, &l, 1);
+    mw_assert_near(find(&w, MW_DIM_PP, MW_SEND_RECV).count, 2 * 4, 0, 0);
+    mw_assert_near(find(&w, MW_DIM_PP, MW_SEND_RECV).message_bytes, 8 * X_BYTES,
+                   1e-12, 0);
+    mw_assert_near(find(&w, MW_DIM_PP, MW_ALL_REDUCE).count, 0, 0, 0);
+    end(&w);
+    begin(&w, &l, 0);
+    mw_assert_near(find(&w, MW_DIM_PP, MW_SEND_RECV).count, 4, 0, 0);
+    mw_assert_near(find(&w, MW_DIM_PP, MW_ALL_REDUCE).message_bytes,
+                   4.0 * 32768 * 1024, 1e-12, 0);
+    end(&w);
+}
+
+/* ZeRO over 32: 0: gradients reduced; 1: scattered, parameters gathered; 2:
+ * scattered per unit and micro-batch; 3: gathered twice as well. 64 / (32 x 2)
+ * = 1 micro-batch; units: 16 layers, embedding, head. */
+static void test_zero(void **state)
+{
+    double params = 0;
+
+    (void)state;
+    for (int zero = 0; zero <= 3; zero++) {
+        struct mw_layout l = layout(1, 1, 32);
+        struct world w;
+
+        l.zero = zero;
+        begin(&w, &l, 0);
+        struct mw_ledger_row all = find(&w, MW_DIM_DP, MW_ALL_REDUCE);
+        struct mw_ledger_row gather = find(&w, MW_DIM_DP, MW_ALL_GATHER);
+        struct mw_ledger_row scatter = find(&w, MW_DIM_DP, MW_REDUCE_SCATTER);
+        if (zero == 0) {
+            params = all.message_bytes / 4; /* fp32 gradients */
+            mw_assert_near(all.count, 1, 0, 0);
+            mw_assert_near(all.wire_bytes, all.message_bytes * 2 * 31 / 32,
+                           1e-12, 0);
+            assert_true(params > 200e6 && params < 300e6);
+        } else {
+            mw_assert_near(all.count, 0, 0, 0);
+            mw_assert_near(scatter.message_bytes, 4 * params, 1e-12, 0);
+            mw_assert_near(scatter.count, zero == 1 ? 1 : 18, 0, 0);
+            mw_assert_near(gather.count, zero == 3 ? 36 : 1, 0, 0);
+            mw_assert_near(gather.message_bytes,
+                           (zero == 3 ? 2 : 1) * 2 * params, 1e-12, 0);
+        }
+        assert_true(zero == 0 || gather.crosses_nodes);
+        end(&w);
+    }
+}
+
+/* One device: no wire matters, compute, memory and host are the whole. */
+static void test_shares(void **state)
+{
+    struct mw_layout l = layout(1, 1, 32);
+    struct world w;
+    double share[MW_RESOURCE_COUNT], sum = 0;
+    struct mw_err err = {0};
+
+    (void)state;
+    begin(&w, &l, 0);
+    assert_int_equal(mw_step_sensitivity(&w.s, &w.plan, &w.ctx, share, &err),
+                     MW_OK);
+    for (int r = 0; r < MW_RESOURCE_COUNT; r++) {
+        assert_true(share[r] >= -1e-9 && share[r] <= 1);
+        assert_true(strlen(mw_resource_name((enum mw_resource)r)) > 3);
+        sum += share[r];
+    }
+    mw_assert_near(share[MW_RESOURCE_SCALE_UP], 0, 0, 1e-9);
+    assert_true(share[MW_RESOURCE_NETWORK] > 0.01); /* gradients of 4 nodes */
+    assert_true(sum > 0.85 && sum < 1.05);
+    w.ctx.stack.host_op_s = 1e-2; /* nothing but the host */
+    assert_int_equal(mw_step_sensitivity(&w.s, &w.plan, &w.ctx, share, &err),
+                     MW_OK);
+    assert_true(share[MW_RESOURCE_HOST] > 0.9);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),
+                                       cmocka_unit_test(test_sequence_parallel),
+                                       cmocka_unit_test(test_transfers),
+                                       cmocka_unit_test(test_zero),
+                                       cmocka_unit_test(test_shares)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
