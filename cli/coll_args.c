@@ -63,10 +63,11 @@ static const struct argp_option options[] = {
     {"program", OPT_PROGRAM, "ALGO|FILE", 0,
      "Run a program message by message: ring, tree, double_binary_tree, "
      "halving_doubling, recursive_doubling, bruck, pairwise, hierarchical, "
-     "one_shot, two_shot, or an MSCCL XML file, which is checked first",
+     "one_shot, two_shot, or a file, which is checked first: MSCCL XML or, "
+     "by .json, an MSCCL++ plan",
      0},
     {"write-program", OPT_WRITE_PROGRAM, "FILE", 0,
-     "Write the program: FILE.json, else MSCCL XML", 0},
+     "Write the program: an MSCCL++ plan to FILE.json, else MSCCL XML", 0},
     {"plot", OPT_PLOT, "FILE", 0,
      "Bus bandwidth over size: FILE.svg, FILE.png, or - for the terminal", 0},
     {0}};

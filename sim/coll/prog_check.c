@@ -6,37 +6,24 @@
  * two ends of a connection (sender, receiver, channel), as many as like;
  * the real runtime has eight slots, which can only make waiting longer.
  */
-#include "sim/coll/program.h"
+#include "sim/coll/prog_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { CHECK_BYTES_MAX = 512 << 20, CYCLE_MAX = 12 };
 
-struct value {
-    int32_t id; /* -1: nothing written yet */
-    uint64_t *set;
-};
 struct message {
     int count;
-    struct value *v;
+    struct prog_value *v;
 };
-struct lane_state {
+struct prog_lane_state {
     int at;                         /* next step */
     MW_ARRAY(struct message) queue; /* to this lane, in order */
     size_t head;
     int from_lane; /* the lane at the other end of recv, -1 */
     int to_lane;   /* the receiving lane at send, -1 */
 };
-struct machine {
-    const struct mw_prog *p;
-    struct mw_err *err;
-    int words;
-    struct mw_arena arena;
-    struct value **buf; /* [rank * MW_BUFFERS + buffer] */
-    struct lane_state **lane;
-};
-
 static const char *kind_text(int kind)
 {
     static const char *const names[MW_STEP_KINDS] = {
@@ -44,7 +31,7 @@ static const char *kind_text(int kind)
     return names[kind];
 }
 
-static enum mw_status fail_at(const struct machine *m, int rank, int lane,
+static enum mw_status fail_at(const struct prog_machine *m, int rank, int lane,
                               int step, const char *what)
 {
     return mw_fail(
@@ -54,8 +41,8 @@ static enum mw_status fail_at(const struct machine *m, int rank, int lane,
 }
 
 /* Blocks of in-place programs: where (buffer, index) really is. */
-static struct value *cell(const struct machine *m, int rank, int buffer,
-                          int index)
+struct prog_value *prog_cell(const struct prog_machine *m, int rank, int buffer,
+                             int index)
 {
     const int *n = m->p->rank[rank].n_chunks;
     if (m->p->in_place && buffer != MW_BUF_SCRATCH) {
@@ -70,8 +57,8 @@ static struct value *cell(const struct machine *m, int rank, int buffer,
     return &m->buf[rank * MW_BUFFERS + buffer][index];
 }
 
-static bool in_range(const struct machine *m, int rank, int buffer, int index,
-                     int count)
+bool prog_in_range(const struct prog_machine *m, int rank, int buffer,
+                   int index, int count)
 {
     return index >= 0 && count >= 0 &&
            index + count <= m->p->rank[rank].n_chunks[buffer];
@@ -83,7 +70,7 @@ static void set_bit(uint64_t *set, int i)
 }
 
 /* Data that a rank holds at the beginning. */
-static void give_inputs(struct machine *m)
+void prog_give_inputs(struct prog_machine *m)
 {
     const struct mw_prog *p = m->p;
     for (int r = 0; r < p->n_ranks; r++) {
@@ -98,7 +85,7 @@ static void give_inputs(struct machine *m)
         }
         for (int i = 0; i < own; i++) {
             int index = whole ? r * own + i : i;
-            struct value *v = cell(m, r, MW_BUF_INPUT, index);
+            struct prog_value *v = prog_cell(m, r, MW_BUF_INPUT, index);
             v->id = gather ? r * own + i : i;
             set_bit(v->set, r);
         }
@@ -107,15 +94,15 @@ static void give_inputs(struct machine *m)
 
 /* ---- moving ---- */
 
-static bool is_empty(const struct machine *m, const struct value *v)
+static bool is_empty(const struct prog_machine *m, const struct prog_value *v)
 {
     (void)m;
     return v->id < 0;
 }
 
 /* dst += v; false: other data, or a contribution twice. */
-static bool add(const struct machine *m, struct value *dst,
-                const struct value *v)
+bool prog_add_value(const struct prog_machine *m, struct prog_value *dst,
+                    const struct prog_value *v)
 {
     if (is_empty(m, dst) || dst->id != v->id) {
         return false;
@@ -131,16 +118,16 @@ static bool add(const struct machine *m, struct value *dst,
     return true;
 }
 
-static void copy(const struct machine *m, struct value *dst,
-                 const struct value *v)
+void prog_copy_value(const struct prog_machine *m, struct prog_value *dst,
+                     const struct prog_value *v)
 {
     dst->id = v->id;
     memcpy(dst->set, v->set, (size_t)m->words * sizeof *dst->set);
 }
 
-static struct value *new_values(struct machine *m, int count)
+struct prog_value *prog_new_values(struct prog_machine *m, int count)
 {
-    struct value *v = mw_arena_alloc(&m->arena, (size_t)count, sizeof *v);
+    struct prog_value *v = mw_arena_alloc(&m->arena, (size_t)count, sizeof *v);
     uint64_t *set =
         mw_arena_alloc(&m->arena, (size_t)(count * m->words), sizeof *set);
     for (int i = 0; i < count; i++) {
@@ -150,14 +137,14 @@ static struct value *new_values(struct machine *m, int count)
     return v;
 }
 
-static void post(struct machine *m, int rank, int lane, const struct value *v,
-                 int count)
+static void post(struct prog_machine *m, int rank, int lane,
+                 const struct prog_value *v, int count)
 {
     const struct mw_prog_lane *l = &m->p->rank[rank].lane[lane];
-    struct lane_state *to = &m->lane[l->send][m->lane[rank][lane].to_lane];
-    struct message msg = {.count = count, .v = new_values(m, count)};
+    struct prog_lane_state *to = &m->lane[l->send][m->lane[rank][lane].to_lane];
+    struct message msg = {.count = count, .v = prog_new_values(m, count)};
     for (int i = 0; i < count; i++) {
-        copy(m, &msg.v[i], &v[i]);
+        prog_copy_value(m, &msg.v[i], &v[i]);
     }
     mw_array_push(&to->queue, msg);
 }
@@ -177,39 +164,40 @@ static bool sends(int kind)
 }
 
 /* What a step reads from its own buffers, checked. */
-static enum mw_status read_own(struct machine *m, int rank, int lane, int step,
-                               struct value **out)
+static enum mw_status read_own(struct prog_machine *m, int rank, int lane,
+                               int step, struct prog_value **out)
 {
     const struct mw_prog_step *s = &m->p->rank[rank].lane[lane].step[step];
-    if (!in_range(m, rank, s->src_buf, s->src, s->count)) {
+    if (!prog_in_range(m, rank, s->src_buf, s->src, s->count)) {
         return fail_at(m, rank, lane, step, "source outside the buffer");
     }
-    struct value *v = new_values(m, s->count);
+    struct prog_value *v = prog_new_values(m, s->count);
     for (int i = 0; i < s->count; i++) {
-        const struct value *from = cell(m, rank, s->src_buf, s->src + i);
+        const struct prog_value *from =
+            prog_cell(m, rank, s->src_buf, s->src + i);
         if (is_empty(m, from)) {
             return fail_at(m, rank, lane, step,
                            "reads a chunk before it is written");
         }
-        copy(m, &v[i], from);
+        prog_copy_value(m, &v[i], from);
     }
     *out = v;
     return MW_OK;
 }
 
 /* Puts (or adds) values into the step's destination. */
-static enum mw_status write_own(struct machine *m, int rank, int lane, int step,
-                                const struct value *v, bool sum)
+static enum mw_status write_own(struct prog_machine *m, int rank, int lane,
+                                int step, const struct prog_value *v, bool sum)
 {
     const struct mw_prog_step *s = &m->p->rank[rank].lane[lane].step[step];
-    if (!in_range(m, rank, s->dst_buf, s->dst, s->count)) {
+    if (!prog_in_range(m, rank, s->dst_buf, s->dst, s->count)) {
         return fail_at(m, rank, lane, step, "destination outside the buffer");
     }
     for (int i = 0; i < s->count; i++) {
-        struct value *dst = cell(m, rank, s->dst_buf, s->dst + i);
+        struct prog_value *dst = prog_cell(m, rank, s->dst_buf, s->dst + i);
         if (!sum) {
-            copy(m, dst, &v[i]);
-        } else if (!add(m, dst, &v[i])) {
+            prog_copy_value(m, dst, &v[i]);
+        } else if (!prog_add_value(m, dst, &v[i])) {
             return fail_at(m, rank, lane, step,
                            "adds a contribution twice, or to other data");
         }
@@ -217,7 +205,7 @@ static enum mw_status write_own(struct machine *m, int rank, int lane, int step,
     return MW_OK;
 }
 
-static enum mw_status run_receive(struct machine *m, int rank, int lane,
+static enum mw_status run_receive(struct prog_machine *m, int rank, int lane,
                                   int step, const struct message *msg)
 {
     const struct mw_prog_lane *l = &m->p->rank[rank].lane[lane];
@@ -230,12 +218,12 @@ static enum mw_status run_receive(struct machine *m, int rank, int lane,
                        step, s->count);
     }
     enum mw_status st = MW_OK;
-    const struct value *v = msg->v;
+    const struct prog_value *v = msg->v;
     if (s->kind == MW_STEP_RECV_REDUCE_SEND) {
-        struct value *sum = NULL;
+        struct prog_value *sum = NULL;
         st = read_own(m, rank, lane, step, &sum);
         for (int i = 0; i < s->count && st == MW_OK; i++) {
-            if (!add(m, &sum[i], &msg->v[i])) {
+            if (!prog_add_value(m, &sum[i], &msg->v[i])) {
                 st = fail_at(m, rank, lane, step,
                              "adds a contribution twice, or to other data");
             }
@@ -250,9 +238,10 @@ static enum mw_status run_receive(struct machine *m, int rank, int lane,
         return st;
     }
     if (s->kind == MW_STEP_RECV_REDUCE_COPY_SEND) {
-        struct value *now = new_values(m, s->count);
+        struct prog_value *now = prog_new_values(m, s->count);
         for (int i = 0; i < s->count; i++) {
-            copy(m, &now[i], cell(m, rank, s->dst_buf, s->dst + i));
+            prog_copy_value(m, &now[i],
+                            prog_cell(m, rank, s->dst_buf, s->dst + i));
         }
         v = now;
     }
@@ -261,10 +250,11 @@ static enum mw_status run_receive(struct machine *m, int rank, int lane,
 }
 
 /* Runs the next step of a lane if it can; *ran says whether. */
-static enum mw_status try_step(struct machine *m, int rank, int lane, bool *ran)
+static enum mw_status try_step(struct prog_machine *m, int rank, int lane,
+                               bool *ran)
 {
     const struct mw_prog_lane *l = &m->p->rank[rank].lane[lane];
-    struct lane_state *st = &m->lane[rank][lane];
+    struct prog_lane_state *st = &m->lane[rank][lane];
     int step = st->at;
     *ran = false;
     if (step >= l->n_steps) {
@@ -282,7 +272,7 @@ static enum mw_status try_step(struct machine *m, int rank, int lane, bool *ran)
         rc = run_receive(m, rank, lane, step, &st->queue.v[st->head]);
         st->head++;
     } else if (s->kind != MW_STEP_NOP) {
-        struct value *v = NULL;
+        struct prog_value *v = NULL;
         rc = read_own(m, rank, lane, step, &v);
         if (rc == MW_OK && s->kind == MW_STEP_SEND) {
             post(m, rank, lane, v, s->count);
@@ -297,10 +287,10 @@ static enum mw_status try_step(struct machine *m, int rank, int lane, bool *ran)
 
 /* ---- connections ---- */
 
-static enum mw_status connect_lane(struct machine *m, int rank, int lane)
+static enum mw_status connect_lane(struct prog_machine *m, int rank, int lane)
 {
     const struct mw_prog_lane *l = &m->p->rank[rank].lane[lane];
-    struct lane_state *st = &m->lane[rank][lane];
+    struct prog_lane_state *st = &m->lane[rank][lane];
     bool any_send = false, any_recv = false;
     for (int i = 0; i < l->n_steps; i++) {
         const struct mw_prog_step *s = &l->step[i];
@@ -350,7 +340,7 @@ static enum mw_status connect_lane(struct machine *m, int rank, int lane)
 
 /* Follows who waits for whom until the circle closes, or at a lane that has
  * ended. */
-static enum mw_status deadlock(struct machine *m, int rank, int lane)
+static enum mw_status deadlock(struct prog_machine *m, int rank, int lane)
 {
     struct mw_str text = {NULL, 0, 0};
     const struct mw_prog *p = m->p;
@@ -428,7 +418,7 @@ static bool expected(const struct mw_prog *p, int rank, int index, int *out_id,
     return false;
 }
 
-static enum mw_status check_outputs(struct machine *m)
+enum mw_status prog_check_outputs(struct prog_machine *m)
 {
     const struct mw_prog *p = m->p;
     for (int r = 0; r < p->n_ranks; r++) {
@@ -437,7 +427,7 @@ static enum mw_status check_outputs(struct machine *m)
             if (!expected(p, r, i, &id, &only)) {
                 continue;
             }
-            const struct value *v = cell(m, r, MW_BUF_OUTPUT, i);
+            const struct prog_value *v = prog_cell(m, r, MW_BUF_OUTPUT, i);
             if (v->id != id) {
                 return mw_fail(m->err, MW_EINPUT,
                                "%s: rank %d ends with %s in output chunk %d",
@@ -458,7 +448,7 @@ static enum mw_status check_outputs(struct machine *m)
     return MW_OK;
 }
 
-static enum mw_status run_all(struct machine *m)
+static enum mw_status run_all(struct prog_machine *m)
 {
     const struct mw_prog *p = m->p;
     bool progress = true;
@@ -494,7 +484,7 @@ static enum mw_status run_all(struct machine *m)
             }
         }
     }
-    return check_outputs(m);
+    return prog_check_outputs(m);
 }
 
 /* In place the smaller buffer lies inside the larger one, rank after rank. */
@@ -524,23 +514,37 @@ static enum mw_status check_shape(const struct mw_prog *p, int words,
     return MW_OK;
 }
 
-enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
+enum mw_status prog_machine_init(struct prog_machine *m,
+                                 const struct mw_prog *prog, struct mw_err *err)
 {
-    struct machine m = {.p = prog, .err = err};
-    m.words = (prog->n_ranks + 63) / 64;
-    enum mw_status s = check_shape(prog, m.words, err);
+    *m = (struct prog_machine){.p = prog, .err = err};
+    m->words = (prog->n_ranks + 63) / 64;
+    enum mw_status s = check_shape(prog, m->words, err);
     if (s != MW_OK) {
         return s;
     }
-    mw_arena_init(&m.arena);
     size_t n = (size_t)prog->n_ranks;
-    m.buf = mw_arena_alloc(&m.arena, n * MW_BUFFERS, sizeof *m.buf);
-    m.lane = mw_arena_alloc(&m.arena, n, sizeof *m.lane);
+    mw_arena_init(&m->arena);
+    m->buf = mw_arena_alloc(&m->arena, n * MW_BUFFERS, sizeof *m->buf);
     for (int r = 0; r < prog->n_ranks; r++) {
         for (int b = 0; b < MW_BUFFERS; b++) {
-            m.buf[r * MW_BUFFERS + b] =
-                new_values(&m, prog->rank[r].n_chunks[b] + 1);
+            m->buf[r * MW_BUFFERS + b] =
+                prog_new_values(m, prog->rank[r].n_chunks[b] + 1);
         }
+    }
+    prog_give_inputs(m);
+    return MW_OK;
+}
+
+enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
+{
+    struct prog_machine m;
+    enum mw_status s = prog_machine_init(&m, prog, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    m.lane = mw_arena_alloc(&m.arena, (size_t)prog->n_ranks, sizeof *m.lane);
+    for (int r = 0; r < prog->n_ranks; r++) {
         m.lane[r] = mw_arena_alloc(&m.arena, (size_t)prog->rank[r].n_lanes + 1,
                                    sizeof *m.lane[r]);
         for (int l = 0; l < prog->rank[r].n_lanes; l++) {
@@ -553,7 +557,6 @@ enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
         }
     }
     if (s == MW_OK) {
-        give_inputs(&m);
         s = run_all(&m);
     }
     for (int r = 0; r < prog->n_ranks; r++) {

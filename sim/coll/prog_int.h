@@ -36,4 +36,42 @@ void prog_build_halving_doubling(struct prog_draft *d);
 void prog_build_recursive_doubling(struct prog_draft *d);
 void prog_build_bruck(struct prog_draft *d);
 
+/* Chunks that the nccl-tests size of a program has. */
+int prog_chunks_of_message(const struct mw_prog *prog);
+
+/* ---- symbols ---- */
+
+struct prog_value {
+    int32_t id; /* -1: nothing written yet */
+    uint64_t *set;
+};
+/* The buffers of all ranks, in symbols. */
+struct prog_lane_state;
+struct prog_machine {
+    const struct mw_prog *p;
+    struct mw_err *err;
+    int words;
+    struct mw_arena arena;
+    struct prog_value **buf; /* [rank * MW_BUFFERS + buffer] */
+    struct prog_lane_state **lane;
+};
+/* Buffers with the inputs in place; MW_EINPUT for shapes that cannot be or are
+ * too large. The arena is the caller's to release. */
+enum mw_status prog_machine_init(struct prog_machine *m,
+                                 const struct mw_prog *prog,
+                                 struct mw_err *err);
+void prog_give_inputs(struct prog_machine *m);
+struct prog_value *prog_new_values(struct prog_machine *m, int count);
+bool prog_in_range(const struct prog_machine *m, int rank, int buffer,
+                   int index, int count);
+/* A chunk of a buffer; in place, wherever it really is. */
+struct prog_value *prog_cell(const struct prog_machine *m, int rank, int buffer,
+                             int index);
+void prog_copy_value(const struct prog_machine *m, struct prog_value *dst,
+                     const struct prog_value *v);
+/* dst += v; false: other data, or a contribution twice. */
+bool prog_add_value(const struct prog_machine *m, struct prog_value *dst,
+                    const struct prog_value *v);
+enum mw_status prog_check_outputs(struct prog_machine *m);
+
 #endif

@@ -4,7 +4,7 @@
  * on, a receive for its message; the next send of a lane starts when the one
  * before has left. Reductions cost nothing beside the wire.
  */
-#include "sim/coll/program.h"
+#include "sim/coll/prog_int.h"
 
 #include "sim/net/flow.h"
 #include "sim/net/topology.h"
@@ -135,6 +135,17 @@ static void connect_lanes(struct sim *s, int n_lanes, size_t n_links)
     }
 }
 
+int prog_chunks_of_message(const struct mw_prog *prog)
+{
+    int in = prog->rank[0].n_chunks[MW_BUF_INPUT];
+    int most = prog->rank[0].n_chunks[MW_BUF_OUTPUT];
+    most = in > most ? in : most;
+    if (prog->op == MW_PROG_GATHER || prog->op == MW_PROG_SCATTER) {
+        most = prog->n_ranks;
+    }
+    return most;
+}
+
 void mw_prog_simulate(const struct mw_prog *prog, const struct mw_prog_run *run,
                       struct mw_prog_time *out)
 {
@@ -163,13 +174,7 @@ void mw_prog_simulate(const struct mw_prog *prog, const struct mw_prog_run *run,
     for (size_t i = n_links; i < total; i++) {
         cap[i] = run->channel_Bps;
     }
-    int in = prog->rank[0].n_chunks[MW_BUF_INPUT];
-    int most = prog->rank[0].n_chunks[MW_BUF_OUTPUT];
-    most = in > most ? in : most;
-    if (prog->op == MW_PROG_GATHER || prog->op == MW_PROG_SCATTER) {
-        most = prog->n_ranks;
-    }
-    s.chunk_bytes = run->bytes / most;
+    s.chunk_bytes = run->bytes / prog_chunks_of_message(prog);
     struct mw_fluid_opts o = {.on_done = on_done, .ctx = &s};
     s.net = mw_fluid_new(total, cap, &o);
     for (int r = 0; r < prog->n_ranks; r++) {

@@ -114,6 +114,8 @@ enum mw_status mw_prog_load(const char *path, struct mw_prog **out,
 enum mw_status mw_prog_parse(const char *name, const char *text, size_t len,
                              struct mw_prog **out, struct mw_err *err);
 void mw_prog_write_xml(const struct mw_prog *prog, struct mw_str *out);
+/* As an MSCCL++ plan (onesided.h); MSCCL's fused and pipelined forms become
+ * put, signal, wait, copy and re. The program must have passed its check. */
 void mw_prog_write_json(const struct mw_prog *prog, struct mw_str *out);
 
 /*
