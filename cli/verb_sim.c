@@ -9,11 +9,19 @@
 
 struct args {
     struct mw_cli cli;
-    const char *scenario, *plan, *trace, *csv;
-    bool is_explained;
+    const char *scenario, *plan, *trace, *csv, *stack;
+    bool is_explained, has_ledger, has_sensitivity;
 };
 
-enum { OPT_PLAN = 0x2000, OPT_TRACE, OPT_CSV, OPT_EXPLAIN };
+enum {
+    OPT_PLAN = 0x2000,
+    OPT_TRACE,
+    OPT_CSV,
+    OPT_EXPLAIN,
+    OPT_STACK,
+    OPT_LEDGER,
+    OPT_SENSITIVITY
+};
 
 static const struct argp_option options[] = {
     {"plan", OPT_PLAN, "PLAN", 0,
@@ -23,6 +31,16 @@ static const struct argp_option options[] = {
     {"csv", OPT_CSV, "FILE", 0, "Write the timeline as CSV, one span a row", 0},
     {"explain", OPT_EXPLAIN, NULL, 0,
      "Print how every time came about: operator, formula, source", 0},
+    {"stack", OPT_STACK, "NAME", 0,
+     "Training software whose habits are priced: megatron-core, torch-fsdp, "
+     "... (default: plain, nothing overlaps)",
+     0},
+    {"ledger", OPT_LEDGER, NULL, 0,
+     "Print what a rank of each stage communicates, by dimension and "
+     "collective",
+     0},
+    {"sensitivity", OPT_SENSITIVITY, NULL, 0,
+     "Print the share of the step that goes with each resource", 0},
     {0}};
 
 static const char doc[] =
@@ -38,6 +56,10 @@ static const char doc[] =
     "the peak of the workload's dtype. Exposed time: what a rank computes, "
     "else what it waits for, else bubble; averaged over the stages it sums to "
     "the step time.\n"
+    "Stacks (--stack): plain, megatron-core, megatron-core-serial, "
+    "megatron-2021, megatron-deepspeed, torch-fsdp, torchtitan, "
+    "torchtitan-async, torchtitan-eager, zero-bubble, nanotron, internevo, "
+    "jax; docs/accuracy.md has their figures.\n"
     "Exit status: 0 simulated (whether or not it fits in memory); 2 usage; 3 "
     "bad input file.";
 
@@ -60,6 +82,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_EXPLAIN:
         a->is_explained = true;
+        return 0;
+    case OPT_STACK:
+        a->stack = arg;
+        return 0;
+    case OPT_LEDGER:
+        a->has_ledger = true;
+        return 0;
+    case OPT_SENSITIVITY:
+        a->has_sensitivity = true;
         return 0;
     case ARGP_KEY_ARG:
         if (a->scenario != NULL) {
@@ -177,6 +208,7 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
     struct mw_timeline timeline;
     struct mw_step_result result;
     struct mw_explain root = {.name = "step", .count = 1, .arena = &arena};
+    double share[MW_RESOURCE_COUNT];
     struct mw_step_opts opts = {
         .timeline = a->trace != NULL || a->csv != NULL ? &timeline : NULL,
         .explain = a->is_explained ? &root : NULL};
@@ -191,9 +223,14 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
 
     if (status == MW_OK) {
         status = write_files(a, &timeline, err);
+        if (status == MW_OK && a->has_sensitivity) {
+            status = mw_step_sensitivity(view->scenario, view->plan, view->ctx,
+                                         share, err);
+        }
         if (status == MW_OK) {
             view->result = &result;
             view->explain = opts.explain;
+            view->share = a->has_sensitivity ? share : NULL;
             mw_sim_view_print(view, a->cli.json);
         }
         mw_step_result_release(&result);
@@ -217,10 +254,18 @@ static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
         return blame(scenario, status, err);
     }
     cluster->gpus_per_node = ctx.gpus_per_node;
+    if (a->stack != NULL) {
+        status = mw_cost_ctx_set_stack(&ctx, a->stack, err);
+        if (status != MW_OK) {
+            return status;
+        }
+    }
     status = get_plan(a, scenario, &ctx, &plan, err);
     if (status == MW_OK) {
-        struct mw_sim_view view = {
-            .scenario = scenario, .plan = &plan, .ctx = &ctx};
+        struct mw_sim_view view = {.scenario = scenario,
+                                   .plan = &plan,
+                                   .ctx = &ctx,
+                                   .has_ledger = a->has_ledger};
 
         status = simulate(a, &view, err);
         mw_plan_release(&plan);

@@ -121,6 +121,61 @@ static void print_sources(const struct mw_step_result *r)
            r->events, r->wall_time_s);
 }
 
+static void print_shares(const double *share)
+{
+    printf("\nShare of the step that goes with each resource (a share of "
+           "20 %%: 10 %% more of it saves about 2 %%):\n");
+    for (int r = 0; r < MW_RESOURCE_COUNT; r++) {
+        printf("  %-9s %5.1f %%\n", mw_resource_name((enum mw_resource)r),
+               100 * share[r]);
+    }
+}
+
+/* First, second and last stage stand for all. */
+static bool is_shown(int device, int n)
+{
+    return device <= 1 || device == n - 1;
+}
+
+static void print_ledger(const struct mw_sim_view *v)
+{
+    static const char *const names[] = {"stage",   "dimension", "collective",
+                                        "ranks",   "a step",    "message",
+                                        "on wire", "alone"};
+    struct mw_table *t = mw_table_new();
+    char text[MW_FMT_MAX];
+
+    printf("\nCommunication of a rank in a step:\n");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        mw_table_col(t, names[i], i == 0 || i > 2);
+    }
+    for (int d = 0; d < v->plan->layout.pp; d++) {
+        struct mw_ledger ledger = {NULL, 0, 0};
+
+        if (is_shown(d, v->plan->layout.pp)) {
+            mw_step_ledger(v->scenario, v->plan, v->ctx, d, &ledger);
+        }
+        for (size_t i = 0; i < ledger.n; i++) {
+            const struct mw_ledger_row *r = &ledger.v[i];
+
+            mw_table_row(t);
+            mw_table_cell(t, "%d", d);
+            mw_table_cell(t, "%s%s", mw_dim_name(r->dim),
+                          r->crosses_nodes ? " (between nodes)" : "");
+            mw_table_cell(t, "%s", mw_coll_op_name(r->op));
+            mw_table_cell(t, "%d", r->n_ranks);
+            mw_table_cell(t, "%.0f", r->count);
+            mw_table_cell(t, "%s",
+                          mw_fmt_bytes(r->message_bytes / r->count, text));
+            mw_table_cell(t, "%s", mw_fmt_bytes(r->wire_bytes, text));
+            mw_table_cell(t, "%s", mw_fmt_seconds(r->time_s, text));
+        }
+        mw_array_release(&ledger);
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
+}
+
 static void print_people(const struct mw_sim_view *v)
 {
     print_head(v);
@@ -128,6 +183,12 @@ static void print_people(const struct mw_sim_view *v)
     print_breakdown(v->result);
     print_memory(v->result);
     print_sources(v->result);
+    if (v->has_ledger) {
+        print_ledger(v);
+    }
+    if (v->share != NULL) {
+        print_shares(v->share);
+    }
     if (v->explain != NULL) {
         printf("\n");
         mw_explain_print(v->explain, EXPLAIN_DEPTH, stdout);
@@ -194,6 +255,44 @@ static json_t *breakdown_json(const struct mw_step_result *r)
     return o;
 }
 
+static json_t *ledger_json(const struct mw_sim_view *v)
+{
+    json_t *rows = json_array();
+
+    for (int d = 0; d < v->plan->layout.pp; d++) {
+        struct mw_ledger ledger = {NULL, 0, 0};
+
+        mw_step_ledger(v->scenario, v->plan, v->ctx, d, &ledger);
+        for (size_t i = 0; i < ledger.n; i++) {
+            const struct mw_ledger_row *r = &ledger.v[i];
+            json_t *o = json_object();
+
+            mw_json_set_int(o, "stage", d);
+            mw_json_set_str(o, "dimension", mw_dim_name(r->dim));
+            mw_json_set_str(o, "collective", mw_coll_op_name(r->op));
+            mw_json_set_int(o, "ranks", r->n_ranks);
+            mw_json_set_bool(o, "crosses_nodes", r->crosses_nodes);
+            mw_json_set_real(o, "count", r->count);
+            mw_json_set_real(o, "message_bytes", r->message_bytes);
+            mw_json_set_real(o, "wire_bytes", r->wire_bytes);
+            mw_json_set_real(o, "time_s", r->time_s);
+            json_array_append_new(rows, o);
+        }
+        mw_array_release(&ledger);
+    }
+    return rows;
+}
+
+static json_t *shares_json(const double *share)
+{
+    json_t *o = json_object();
+
+    for (int r = 0; r < MW_RESOURCE_COUNT; r++) {
+        mw_json_set_real(o, mw_resource_name((enum mw_resource)r), share[r]);
+    }
+    return o;
+}
+
 static json_t *view_json(const struct mw_sim_view *v)
 {
     const struct mw_step_result *r = v->result;
@@ -217,6 +316,13 @@ static json_t *view_json(const struct mw_sim_view *v)
     }
     mw_json_set(o, "priced_by", priced);
     mw_json_set_str(o, "plan_hash", hash);
+    mw_json_set_str(o, "stack", v->ctx->stack.name);
+    if (v->has_ledger) {
+        mw_json_set(o, "ledger", ledger_json(v));
+    }
+    if (v->share != NULL) {
+        mw_json_set(o, "sensitivity", shares_json(v->share));
+    }
     if (overlay != NULL) {
         mw_json_set_str(o, "overlay", overlay);
     }

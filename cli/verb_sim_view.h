@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-#include "sim/step/step.h"
+#include "sim/step/ledger.h"
 
 struct mw_sim_view {
     const struct mw_scenario *scenario;
@@ -12,6 +12,8 @@ struct mw_sim_view {
     const struct mw_cost_ctx *ctx;
     const struct mw_step_result *result;
     const struct mw_explain *explain; /* NULL: not asked for */
+    const double *share; /* [MW_RESOURCE_COUNT]; NULL: not asked for */
+    bool has_ledger;
 };
 void mw_sim_view_print(const struct mw_sim_view *view, bool as_json);
 

@@ -44,12 +44,14 @@ static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
 }
 
 /* Collectives inside the passes of n units. */
-static void add_unit(struct sums *s, enum mw_step_unit unit, double n)
+static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
+                     bool is_forward_only)
 {
     const struct mw_step_price *p = &s->f->price;
     struct mw_ops ops = {NULL, 0, 0};
 
-    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+    for (int phase = 0; phase < (is_forward_only ? 1 : MW_PHASE_COUNT);
+         phase++) {
         mw_step_unit_ops(p, unit, (enum mw_phase)phase, &ops);
     }
     for (size_t i = 0; i < ops.n; i++) {
@@ -83,6 +85,17 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     }
 }
 
+/* Two ranks at the same place of two stages. */
+static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
+{
+    int per_node = p->ctx->domain_gpus;
+
+    return mw_cost_stages_cross(p->layout, a, b, per_node)
+               ? (struct mw_group){2, 2, 1,
+                                   mw_cost_pp_sharers(p->layout, per_node)}
+               : (struct mw_group){2, 1, 2, 1};
+}
+
 /* Once per step. */
 static void add_tail(struct sums *s, int d)
 {
@@ -109,7 +122,7 @@ static void add_tail(struct sums *s, int d)
         }
     }
     if (mw_step_frame_is_twin(s->f, d)) {
-        struct mw_group pair = {2, 1, 2, 1};
+        struct mw_group pair = pair_of(p, s->f->twin_first, s->f->twin_last);
 
         add(s, MW_DIM_PP, MW_ALL_REDUCE, 1,
             mw_step_tied_params(p) * p->grad_bytes, &pair);
@@ -129,16 +142,13 @@ static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
     }
     for (int way = -1; way <= 1; way += 2) {
         int next = k + way;
-        struct mw_group pair = {2, 1, 2, 1};
+        struct mw_group pair;
 
-        if (next < 0 || next >= sched->route_len || sched->device[next] == d) {
+        if ((way < 0 && sched->is_forward_only) || next < 0 ||
+            next >= sched->route_len || sched->device[next] == d) {
             continue;
         }
-        if (mw_cost_stages_cross(p->layout, d, sched->device[next],
-                                 p->ctx->domain_gpus)) {
-            pair = (struct mw_group){
-                2, 2, 1, mw_cost_pp_sharers(p->layout, p->ctx->domain_gpus)};
-        }
+        pair = pair_of(p, d, sched->device[next]);
         add(s, MW_DIM_PP, MW_SEND_RECV, n, bytes, &pair);
     }
 }
@@ -161,13 +171,18 @@ void mw_step_ledger(const struct mw_scenario *scenario,
             double n = m * frame.vstage[k].n_units[unit];
 
             if (n > 0) {
-                add_unit(&s, (enum mw_step_unit)unit, n);
+                add_unit(&s, (enum mw_step_unit)unit, n,
+                         sched->is_forward_only);
+            }
+            if (n > 0 && !sched->is_forward_only) {
                 add_zero(&s, (enum mw_step_unit)unit, n);
             }
         }
         add_transfers(&s, plan, device, k, m);
     }
-    add_tail(&s, device);
+    if (!sched->is_forward_only) {
+        add_tail(&s, device);
+    }
     for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
         for (int op = 0; op < MW_COLL_OP_COUNT; op++) {
             struct mw_ledger_row row = s.row[dim][op];
