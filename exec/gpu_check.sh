@@ -52,8 +52,17 @@ workload: {seq: $seq, global_batch: $batch, dtype: fp32, grad_dtype: fp32}
 YAML
     "$mw" plan "$dir/scenario.yaml" --fix tp=1,pp=1,dp=1,micro_batch=1,recompute=none \
         -o "$dir/plan.yaml" >"$dir/plan.txt"
-    timeout 90 "$mpirun" -np 1 "$exec_program" run "$dir/plan.yaml" \
-        --backend cuda --steps 6 --trace "$dir/trace.json" >"$dir/result.json"
+    # Drawing the weights of 1.3e9 parameters takes one core 40 s.
+    local status=0
+    timeout 150 "$mpirun" -np 1 "$exec_program" run "$dir/plan.yaml" \
+        --backend cuda --steps 6 --trace "$dir/trace.json" \
+        >"$dir/result.json" || status=$?
+    if [ $status = 4 ]; then
+        exit 4
+    elif [ $status != 0 ]; then
+        echo "gpu_check.sh: $name is left out: exit status $status" >&2
+        return 0
+    fi
     "$mw" sim "$dir/scenario.yaml" --plan "$dir/plan.yaml" --json >"$dir/sim.json"
     results+=(--step "$dir/result.json")
 }
@@ -62,7 +71,7 @@ if [ ${#quick[@]} -gt 0 ]; then
     step tiny "{preset: gpt2, hidden: 32, heads: 4, head_dim: 8, ffn: 64, vocab: 64, max_seq: 16, layers: 2}" 16 4
 else
     step gpt2-medium "{preset: gpt2-medium}" 1024 8
-    step gpt2-xl "{preset: gpt2-xl}" 1024 4
+    step gpt-1.3b "{preset: gpt2, hidden: 2048, layers: 24, heads: 16, head_dim: 128, ffn: 8192}" 1024 4
 fi
 left=$((450 - $(date +%s) + begin))
 "$check" -o "$out" --seconds "$((left > 30 ? left : 30))" "${quick[@]}" \

@@ -120,72 +120,115 @@ static void check_same(void **first, const void *now, size_t bytes, int seed)
     }
 }
 
+static void free_all(void **p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        mw_free(p[i]);
+    }
+}
+
 /* ---- norms ------------------------------------------------------------- */
+/* Inputs, twice: as floats and as the type; what the host makes of them. */
+struct norm {
+    enum mw_k_elem elem;
+    int is_rms, rows, width;
+    size_t n, w, r;
+    float *x, *gamma, *beta, *dy, *res, *dg, *db;
+    void *tx, *tg, *tb, *tdy, *tres;
+    float *y, *dx, *mean, *rstd, *want_dg, *want_db;
+};
+
+static void norm_inputs(struct norm *c)
+{
+    c->n = (size_t)c->rows * (size_t)c->width;
+    c->w = (size_t)c->width;
+    c->r = (size_t)c->rows;
+    c->x = randoms(c->n, 1);
+    c->gamma = randoms(c->w, 2);
+    c->beta = randoms(c->w, 3);
+    c->dy = randoms(c->n, 4);
+    c->res = randoms(c->n, 5);
+    c->dg = randoms(c->w, 6);
+    c->db = randoms(c->w, 7);
+    c->tx = typed(c->x, c->n, c->elem);
+    c->tg = typed(c->gamma, c->w, c->elem);
+    c->tb = typed(c->beta, c->w, c->elem);
+    c->tdy = typed(c->dy, c->n, c->elem);
+    c->tres = typed(c->res, c->n, c->elem);
+}
+
+static void norm_host(struct norm *c)
+{
+    c->y = mw_calloc(c->n, 4);
+    c->dx = mw_calloc(c->n, 4);
+    c->mean = mw_calloc(c->r, 4);
+    c->rstd = mw_calloc(c->r, 4);
+    c->want_dg = typed(c->dg, c->w, MW_K_F32);
+    c->want_db = typed(c->db, c->w, MW_K_F32);
+    if (c->is_rms) {
+        mw_k_rmsnorm_fwd(c->y, c->rstd, c->x, c->gamma, c->rows, c->width,
+                         1e-5f);
+        mw_k_rmsnorm_bwd_input(c->dx, c->res, c->dy, c->x, c->gamma, c->rstd,
+                               c->rows, c->width);
+        mw_k_rmsnorm_bwd_param(c->want_dg, c->dy, c->x, c->rstd, c->rows,
+                               c->width);
+        return;
+    }
+    mw_k_layernorm_fwd(c->y, c->mean, c->rstd, c->x, c->gamma, c->beta, c->rows,
+                       c->width, 1e-5f);
+    mw_k_layernorm_bwd_input(c->dx, c->res, c->dy, c->x, c->gamma, c->mean,
+                             c->rstd, c->rows, c->width);
+    mw_k_layernorm_bwd_param(c->want_dg, c->want_db, c->dy, c->x, c->mean,
+                             c->rstd, c->rows, c->width);
+}
+
+static void norm_seed(const struct norm *c, int seed, void **first,
+                      void **first_dg)
+{
+    float *mean = mw_calloc(c->r, 4), *rstd = mw_calloc(c->r, 4);
+    void *y = mw_calloc(c->n, 4), *dx = mw_calloc(c->n, 4);
+    float *dg = typed(c->dg, c->w, MW_K_F32);
+    float *db = typed(c->db, c->w, MW_K_F32);
+    const struct mw_k_norm a = {.elem = c->elem,
+                                .is_rms = c->is_rms,
+                                .x = c->tx,
+                                .gamma = c->tg,
+                                .beta = c->is_rms ? NULL : c->tb,
+                                .mean = c->is_rms ? NULL : mean,
+                                .rstd = rstd,
+                                .rows = c->rows,
+                                .width = c->width,
+                                .eps = 1e-5f};
+    mw_emulate_seed((uint64_t)seed);
+    assert_int_equal(mw_k_norm_fwd_cuda(&a, y, NULL), 0);
+    check("norm rstd", c->rstd, rstd, c->r, MW_K_F32);
+    check("norm y", c->y, y, c->n, c->elem);
+    memcpy(dx, c->tres, c->n * elem_bytes(c->elem)); /* residual is dx */
+    assert_int_equal(mw_k_norm_bwd_input_cuda(&a, dx, dx, c->tdy, NULL), 0);
+    check("norm dx", c->dx, dx, c->n, c->elem);
+    assert_int_equal(
+        mw_k_norm_bwd_param_cuda(&a, dg, c->is_rms ? NULL : db, c->tdy, NULL),
+        0);
+    check("norm dgamma", c->want_dg, dg, c->w, MW_K_F32);
+    check("norm dbeta", c->is_rms ? c->db : c->want_db, db, c->w, MW_K_F32);
+    check_same(first, dx, c->n * elem_bytes(c->elem), seed);
+    check_same(first_dg, dg, c->w * 4, seed);
+    free_all((void *[]){mean, rstd, y, dx, dg, db}, 6);
+}
+
 static void norm_case(enum mw_k_elem e, int is_rms, int rows, int width)
 {
-    size_t w = (size_t)width, n = (size_t)rows * w, r = (size_t)rows;
-    float *x = randoms(n, 1), *gamma = randoms(w, 2), *beta = randoms(w, 3);
-    float *dy = randoms(n, 4), *res = randoms(n, 5);
-    float *dg = randoms(w, 6), *db = randoms(w, 7);
-    void *tx = typed(x, n, e), *tg = typed(gamma, w, e),
-         *tb = typed(beta, w, e), *tdy = typed(dy, n, e),
-         *tres = typed(res, n, e);
-    float *y = mw_calloc(n, 4), *dx = mw_calloc(n, 4);
-    float *mean = mw_calloc(r, 4), *rstd = mw_calloc(r, 4);
-    float *want_dg = mw_calloc(w, 4), *want_db = mw_calloc(w, 4);
-    memcpy(want_dg, dg, w * 4);
-    memcpy(want_db, db, w * 4);
-    if (is_rms) {
-        mw_k_rmsnorm_fwd(y, rstd, x, gamma, rows, width, 1e-5f);
-        mw_k_rmsnorm_bwd_input(dx, res, dy, x, gamma, rstd, rows, width);
-        mw_k_rmsnorm_bwd_param(want_dg, dy, x, rstd, rows, width);
-    } else {
-        mw_k_layernorm_fwd(y, mean, rstd, x, gamma, beta, rows, width, 1e-5f);
-        mw_k_layernorm_bwd_input(dx, res, dy, x, gamma, mean, rstd, rows,
-                                 width);
-        mw_k_layernorm_bwd_param(want_dg, want_db, dy, x, mean, rstd, rows,
-                                 width);
-    }
+    struct norm c = {.elem = e, .is_rms = is_rms, .rows = rows, .width = width};
     void *first = NULL, *first_dg = NULL;
+    norm_inputs(&c);
+    norm_host(&c);
     for (int seed = 0; seed < N_SEEDS; seed++) {
-        float *m = mw_calloc(r, 4), *s = mw_calloc(r, 4);
-        void *ty = mw_calloc(n, 4), *tdx = mw_calloc(n, 4);
-        float *gg = mw_calloc(w, 4), *gb = mw_calloc(w, 4);
-        memcpy(gg, dg, w * 4);
-        memcpy(gb, db, w * 4);
-        mw_emulate_seed((uint64_t)seed);
-        const struct mw_k_norm a = {.elem = e,
-                                    .is_rms = is_rms,
-                                    .x = tx,
-                                    .gamma = tg,
-                                    .beta = is_rms ? NULL : tb,
-                                    .mean = is_rms ? NULL : m,
-                                    .rstd = s,
-                                    .rows = rows,
-                                    .width = width,
-                                    .eps = 1e-5f};
-        assert_int_equal(mw_k_norm_fwd_cuda(&a, ty, NULL), 0);
-        check("norm rstd", rstd, s, r, MW_K_F32);
-        check("norm y", y, ty, n, e);
-        memcpy(tdx, tres, n * elem_bytes(e)); /* residual is dx */
-        assert_int_equal(mw_k_norm_bwd_input_cuda(&a, tdx, tdx, tdy, NULL), 0);
-        check("norm dx", dx, tdx, n, e);
-        assert_int_equal(
-            mw_k_norm_bwd_param_cuda(&a, gg, is_rms ? NULL : gb, tdy, NULL), 0);
-        check("norm dgamma", want_dg, gg, w, MW_K_F32);
-        check("norm dbeta", is_rms ? db : want_db, gb, w, MW_K_F32);
-        check_same(&first, tdx, n * elem_bytes(e), seed);
-        check_same(&first_dg, gg, w * 4, seed);
-        void *all[] = {m, s, ty, tdx, gg, gb};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            mw_free(all[i]);
-        }
+        norm_seed(&c, seed, &first, &first_dg);
     }
-    void *all[] = {x,  gamma, beta, dy, res, dg,   db,   tx,      tg,
-                   tb, tdy,   tres, y,  dx,  mean, rstd, want_dg, want_db};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        mw_free(all[i]);
-    }
+    free_all((void *[]){c.x, c.gamma, c.beta, c.dy, c.res, c.dg, c.db, c.tx,
+                        c.tg, c.tb, c.tdy, c.tres, c.y, c.dx, c.mean, c.rstd,
+                        c.want_dg, c.want_db},
+             18);
 }
 
 static void test_norms(void **state)
@@ -244,9 +287,7 @@ static void activation_case(enum mw_k_elem e)
     assert_int_equal(mw_k_swiglu_bwd_cuda(e, got, tdy, tx, rows, f, NULL), 0);
     check("swiglu'", want, got, 2 * n, e);
     void *all[] = {x, dy, tx, tdy, want, got};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        mw_free(all[i]);
-    }
+    free_all(all, sizeof all / sizeof *all);
 }
 
 static void test_activations(void **state)
@@ -300,9 +341,7 @@ static void test_add(void **state)
             0);
         check("add", want, tx, n, e);
         void *all[] = {x, bias, res, want, tx, tb, tr};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            mw_free(all[i]);
-        }
+        free_all(all, sizeof all / sizeof *all);
     }
 }
 
@@ -347,9 +386,7 @@ static void test_adamw(void **state)
         assert_int_equal(w16[i], to_bf16(f));
     }
     void *all[] = {w, g, m, v, w2, m2, v2, w16};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        mw_free(all[i]);
-    }
+    free_all(all, sizeof all / sizeof *all);
 }
 
 /* Halfway cases go to the even neighbour; infinities and NaN stay. */
@@ -406,9 +443,7 @@ static void embedding_case(enum mw_k_elem e)
         mw_k_position_bwd_cuda(e, got_pos, tdy, ROWS, WIDTH, SEQ, NULL), 0);
     assert_memory_equal(dpos, got_pos, (size_t)SEQ * WIDTH * 4);
     void *all[] = {w, dw, dy, y, pos, dpos, tw, tdy, tpos, ty, got, got_pos};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        mw_free(all[i]);
-    }
+    free_all(all, sizeof all / sizeof *all);
 }
 
 static void test_embedding(void **state)
@@ -510,15 +545,11 @@ static void attention_case(enum mw_k_elem e, struct mw_k_attention h, int seeds)
             check_same(&first, tdk, nkv * elem_bytes(e), seed);
         }
         void *all[] = {to, tdq, tdk, tdv, l, delta};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-            mw_free(all[i]);
-        }
+        free_all(all, sizeof all / sizeof *all);
     }
     void *all[] = {q,  k,  v,       dout, out, lse, dq,
                    dk, dv, scratch, tq,   tk,  tv,  tdout};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        mw_free(all[i]);
-    }
+    free_all(all, sizeof all / sizeof *all);
 }
 
 /* Shapes: several tiles with a ragged last one; grouped queries; a head
