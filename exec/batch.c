@@ -24,7 +24,8 @@ void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,
                    int32_t *label)
 {
     const struct mw_job *job = ex->job;
-    size_t length = strlen(mw_sample_text), seq = (size_t)ex->dims.seq;
+    size_t length = strlen(mw_sample_text),
+           seq = (size_t)(ex->dims.seq / ex->dims.n_cp);
     uint64_t first = ((uint64_t)ex->at.dp * (uint64_t)job->n_microbatches +
                       (uint64_t)microbatch) *
                      (uint64_t)ex->dims.n_seqs;
@@ -33,10 +34,10 @@ void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,
             mw_rand_u64(job->workload->seed, data_stream + (uint64_t)ex->step,
                         first + s) %
             length;
-        for (size_t i = 0; i < seq; i++) {
-            int32_t *t = token + s * seq + i, *l = label + s * seq + i;
-            *t = token_at(length, begin + i, job->model->vocab);
-            *l = token_at(length, begin + i + 1, job->model->vocab);
+        for (size_t i = s * seq; i < (s + 1) * seq; i++) {
+            size_t at = begin + (size_t)mw_run_at(ex, (int)i).position;
+            token[i] = token_at(length, at, job->model->vocab);
+            label[i] = token_at(length, at + 1, job->model->vocab);
         }
     }
 }

@@ -74,6 +74,22 @@ static struct mw_dev_attention attention_arg(const struct mw_exec *ex,
                                      .scratch = ex->scratch};
 }
 
+/* Part of a sequence: run by run, each from its position on. */
+static void rotate_runs(struct mw_exec *ex, const struct qkv_view *v, int sign)
+{
+    const struct mw_dims *d = &ex->dims;
+    for (int row = 0; row < d->rows;) {
+        struct mw_run run = mw_run_at(ex, row);
+        void *q = mw_dev_at(ex->dev, v->q, (size_t)row * (size_t)v->ld_q);
+        void *k = mw_dev_at(ex->dev, v->k, (size_t)row * (size_t)v->ld_kv);
+        ex->dev->ops->rotary_at(ex->dev, q, run.n, v->ld_q, run.position,
+                                d->n_heads, d->head_dim, sign);
+        ex->dev->ops->rotary_at(ex->dev, k, run.n, v->ld_kv, run.position,
+                                d->n_kv_heads, d->head_dim, sign);
+        row += run.n;
+    }
+}
+
 static void rotate(struct mw_exec *ex, void *q, void *kv, int sign)
 {
     const struct mw_dims *d = &ex->dims;
@@ -81,6 +97,10 @@ static void rotate(struct mw_exec *ex, void *q, void *kv, int sign)
         return;
     }
     struct qkv_view v = view_qkv(ex, q, kv);
+    if (d->n_cp > 1) {
+        rotate_runs(ex, &v, sign);
+        return;
+    }
     ex->dev->ops->rotary(ex->dev, v.q, d->rows, v.ld_q, d->seq, d->n_heads,
                          d->head_dim, sign);
     ex->dev->ops->rotary(ex->dev, v.k, d->rows, v.ld_kv, d->seq, d->n_kv_heads,
@@ -99,6 +119,15 @@ static int fc1_width(const struct mw_dims *d)
 }
 
 /* ---- forward ------------------------------------------------------------ */
+static void core_forward(struct mw_exec *ex, const struct mw_dev_attention *a)
+{
+    if (ex->dims.n_cp > 1) {
+        mw_context_forward(ex, a);
+    } else {
+        ex->dev->ops->attention_fwd(ex->dev, a);
+    }
+}
+
 static enum mw_status attention_forward(struct mw_exec *ex,
                                         const struct mw_block *b,
                                         struct mw_block_fwd *f)
@@ -118,7 +147,10 @@ static enum mw_status attention_forward(struct mw_exec *ex,
     }
     rotate(ex, f->q, f->kv, 1);
     struct mw_dev_attention a = attention_arg(ex, f);
-    ops->attention_fwd(ex->dev, &a);
+    if (d->n_cp > 1) {
+        MW_TRY(mw_context_gather(ex, &a));
+    }
+    core_forward(ex, &a);
     ops->linear_fwd(ex->dev, ex->tmp, f->att, b->proj.weight.w, NULL, d->rows,
                     d->hidden, d->q_width);
     MW_TRY(mw_region_leave(ex, "proj", ex->tmp, &sum));
@@ -224,9 +256,12 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid;
     struct mw_dev_attention a = attention_arg(ex, f);
+    if (d->n_cp > 1) {
+        MW_TRY(mw_context_gather(ex, &a));
+    }
     if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
         mw_exec_relabel(ex, MW_SPAN_RECOMPUTE, "R");
-        ops->attention_fwd(ex->dev, &a);
+        core_forward(ex, &a);
         mw_exec_relabel(ex, MW_SPAN_B, "B");
     }
     MW_TRY(mw_region_enter(ex, "proj", k->dmid, k->dmid_full, &dmid));
@@ -237,7 +272,11 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     a.dq = g.q;
     a.dk = g.k;
     a.dv = g.v;
-    ops->attention_bwd(ex->dev, &a);
+    if (d->n_cp > 1) {
+        MW_TRY(mw_context_backward(ex, &a));
+    } else {
+        ops->attention_bwd(ex->dev, &a);
+    }
     rotate(ex, k->dq, k->dkv, -1);
     qkv_backward(ex, b, k);
     MW_TRY(sum_input_gradient(ex, "qkv", k->dn1));

@@ -54,6 +54,12 @@ struct mw_dev_attention {
     void *scratch; /* attention_scratch() bytes */
 };
 
+/* Queries that are a part of a sequence: n of them from position `first` on.
+ * lse is [n_heads][ld_lse]. */
+struct mw_dev_queries {
+    int first, n, ld_lse;
+};
+
 /* Tokens looked up in, or scored against, a shard of the vocabulary that
  * begins at `first`. */
 struct mw_dev_vocab {
@@ -124,9 +130,21 @@ struct mw_dev_ops {
     size_t (*attention_scratch)(const struct mw_dev_attention *a);
     void (*attention_fwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
     void (*attention_bwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
+    /* The same for a part of one sequence's queries: q, out, lse, dout, dq
+     * begin at the first of them, k and v at the sequence's; bwd adds to dk
+     * and dv. NULL where context parallelism is not to be had. */
+    void (*attention_part_fwd)(struct mw_dev *dev,
+                               const struct mw_dev_attention *a,
+                               const struct mw_dev_queries *own);
+    void (*attention_part_bwd)(struct mw_dev *dev,
+                               const struct mw_dev_attention *a,
+                               const struct mw_dev_queries *own);
     /* In place on n_heads heads of rows ld apart; sign -1 is backward. */
     void (*rotary)(struct mw_dev *dev, void *x, int rows, int ld, int seq,
                    int n_heads, int head_dim, int sign);
+    /* The same with positions first, first + 1, ...; NULL as above. */
+    void (*rotary_at)(struct mw_dev *dev, void *x, int rows, int ld, int first,
+                      int n_heads, int head_dim, int sign);
     void (*embedding_fwd)(struct mw_dev *dev, const struct mw_dev_vocab *a,
                           void *y, const void *w);
     void (*embedding_bwd)(struct mw_dev *dev, const struct mw_dev_vocab *a,

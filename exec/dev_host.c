@@ -236,6 +236,38 @@ static void host_attention_bwd(struct mw_dev *dev,
     slow_end(dev, MW_OP_ATTENTION, t);
 }
 
+static void host_attention_part_fwd(struct mw_dev *dev,
+                                    const struct mw_dev_attention *a,
+                                    const struct mw_dev_queries *own)
+{
+    struct mw_k_attention shape = attention_shape(a);
+    struct mw_k_attention_io io = attention_io(a);
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse};
+    int64_t t = slow_begin(dev, MW_OP_ATTENTION);
+    mw_k_attention_part_fwd(&shape, &part, &io);
+    slow_end(dev, MW_OP_ATTENTION, t);
+}
+
+static void host_attention_part_bwd(struct mw_dev *dev,
+                                    const struct mw_dev_attention *a,
+                                    const struct mw_dev_queries *own)
+{
+    struct mw_k_attention shape = attention_shape(a);
+    struct mw_k_attention_io io = attention_io(a);
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse};
+    int64_t t = slow_begin(dev, MW_OP_ATTENTION);
+    mw_k_attention_part_bwd(&shape, &part, &io);
+    slow_end(dev, MW_OP_ATTENTION, t);
+}
+
+static void host_rotary_at(struct mw_dev *dev, void *x, int rows, int ld,
+                           int first, int n_heads, int head_dim, int sign)
+{
+    int64_t t = slow_begin(dev, MW_OP_ROTARY);
+    mw_k_rotary_at(x, rows, ld, first, n_heads, head_dim, rotary_theta, sign);
+    slow_end(dev, MW_OP_ROTARY, t);
+}
+
 static void host_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
                         int n_heads, int head_dim, int sign)
 {
@@ -369,6 +401,9 @@ const struct mw_dev_ops mw_dev_host = {
     .attention_scratch = host_attention_scratch,
     .attention_fwd = host_attention_fwd,
     .attention_bwd = host_attention_bwd,
+    .attention_part_fwd = host_attention_part_fwd,
+    .attention_part_bwd = host_attention_part_bwd,
+    .rotary_at = host_rotary_at,
     .rotary = host_rotary,
     .embedding_fwd = host_embedding_fwd,
     .embedding_bwd = host_embedding_bwd,

@@ -23,14 +23,29 @@ static void add_positions(struct mw_exec *ex, const struct mw_chunk *c, void *x)
     const struct mw_dims *d = &ex->dims;
     int first = d->is_sp ? ex->tp->rank * d->own_rows : 0;
     for (int done = 0; done < d->own_rows;) {
-        int at = (first + done) % d->seq, n = d->seq - at;
-        n = n < d->own_rows - done ? n : d->own_rows - done;
+        struct mw_run run = mw_run_at(ex, first + done);
+        int n = run.n < d->own_rows - done ? run.n : d->own_rows - done;
         size_t skip = (size_t)done * (size_t)d->hidden;
-        size_t place = (size_t)at * (size_t)d->hidden;
+        size_t place = (size_t)run.position * (size_t)d->hidden;
         ex->dev->ops->position_fwd(ex->dev, mw_dev_at(ex->dev, x, skip),
                                    mw_dev_at(ex->dev, c->position.w, place), n,
                                    d->hidden, d->seq);
         done += n;
+    }
+}
+
+/* dx has all rows of the TP group. */
+static void position_gradients(struct mw_exec *ex, const struct mw_chunk *c,
+                               const void *dx)
+{
+    const struct mw_dims *d = &ex->dims;
+    for (int row = 0; row < d->rows;) {
+        struct mw_run run = mw_run_at(ex, row);
+        size_t skip = (size_t)row * (size_t)d->hidden;
+        ex->dev->ops->position_bwd(
+            ex->dev, c->position.g + (size_t)run.position * (size_t)d->hidden,
+            mw_dev_at(ex->dev, dx, skip), run.n, d->hidden, d->seq);
+        row += run.n;
     }
 }
 
@@ -63,8 +78,7 @@ enum mw_status mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
     MW_TRY(mw_region_enter(ex, "embed", b->dx[0], ex->full, &dx));
     ex->dev->ops->embedding_bwd(ex->dev, &a, c->embedding.g, dx);
     if (d->has_position) {
-        ex->dev->ops->position_bwd(ex->dev, c->position.g, dx, d->rows,
-                                   d->hidden, d->seq);
+        position_gradients(ex, c, dx);
     }
     return MW_OK;
 }

@@ -22,9 +22,10 @@
 
 /* Sizes of this rank, all that the passes need. */
 struct mw_dims {
-    int rows;     /* tokens of a micro-batch inside the TP regions */
-    int own_rows; /* outside of them: with sp, rows / tp */
-    int n_seqs, seq;
+    int rows;        /* tokens of a micro-batch inside the TP regions */
+    int own_rows;    /* outside of them: with sp, rows / tp */
+    int n_seqs, seq; /* seq: whole; n_cp ranks have a part each */
+    int n_cp;
     int hidden, ffn;                   /* ffn of this rank */
     int n_heads, n_kv_heads, head_dim; /* of this rank */
     int vocab, first_token;            /* of this rank */
@@ -106,7 +107,7 @@ struct mw_exec {
     struct mw_coord at;
     struct mw_dims dims;
     struct mw_comm *world; /* of this job; sends and receives */
-    struct mw_comm *tp, *ends;
+    struct mw_comm *tp, *cp, *ends;
     struct mw_comm *dp; /* ranks that share a gradient */
     struct mw_dev *dev;
     struct mw_rec *rec;
@@ -129,6 +130,10 @@ struct mw_exec {
     struct mw_block_fwd repeated;
     void *repeated_mem;
     size_t repeated_bytes;
+    /* Context parallelism: keys and values of all ranks, rank by rank; in the
+     * order of sequences; their gradients. */
+    void *cp_blocks, *cp_kv, *cp_dkv;
+    size_t cp_bytes;
     struct mw_arena arena;
     double *loss;     /* [n_microbatches], sums over tokens */
     float loss_scale; /* 1 / tokens of the whole step */
@@ -198,6 +203,23 @@ enum mw_status mw_region_enter(struct mw_exec *ex, const char *name,
 /* Partial sums out of it: *out is the sum of all rows, or of the own ones. */
 enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
                                void **out);
+
+/* ---- context parallelism (context.c) ------------------------------------ */
+/* Rows of this rank that follow each other in their sequence, the first at
+ * `position`. */
+struct mw_run {
+    int position, n;
+};
+struct mw_run mw_run_at(const struct mw_exec *ex, int row);
+void mw_context_open(struct mw_exec *ex);
+void mw_context_close(struct mw_exec *ex);
+/* Keys and values of all ranks, before the core and before its backward
+ * pass; the core over them. */
+enum mw_status mw_context_gather(struct mw_exec *ex,
+                                 const struct mw_dev_attention *a);
+void mw_context_forward(struct mw_exec *ex, const struct mw_dev_attention *a);
+enum mw_status mw_context_backward(struct mw_exec *ex,
+                                   const struct mw_dev_attention *a);
 
 /* ---- a step ------------------------------------------------------------- */
 /* Walks this stage's list: gradients of the step in g, losses in loss. */

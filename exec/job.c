@@ -10,6 +10,8 @@
  */
 #include "exec/job.h"
 
+#include <string.h>
+
 void mw_job_from_plan(struct mw_job *job, const struct mw_scenario *scenario,
                       const struct mw_plan *plan)
 {
@@ -40,10 +42,10 @@ static enum mw_status lacks(struct mw_err *err, const char *what,
 }
 
 static enum mw_status check_layout(const struct mw_layout *l,
-                                   struct mw_err *err)
+                                   const char *backend, struct mw_err *err)
 {
-    if (l->cp > 1) {
-        return lacks(err, "context parallelism", "plan with cp 1");
+    if (l->cp > 1 && strcmp(backend, "host") != 0) {
+        return lacks(err, "context parallelism there", "plan with cp 1");
     }
     if (l->ep > 1 || l->etp > 1) {
         return lacks(err, "expert parallelism", "plan with ep 1 and etp 1");
@@ -108,7 +110,7 @@ static enum mw_status check_model(const struct mw_model *m,
 enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
                             struct mw_err *err)
 {
-    enum mw_status st = check_layout(&job->layout, err);
+    enum mw_status st = check_layout(&job->layout, backend, err);
     if (st == MW_OK) {
         st = check_schedule(job->schedule, err);
     }

@@ -23,7 +23,8 @@ static void set_dims(struct mw_exec *ex)
     struct mw_dims *d = &ex->dims;
     d->seq = (int)ex->job->workload->seq;
     d->n_seqs = l->micro_batch;
-    d->rows = d->seq * d->n_seqs;
+    d->n_cp = l->cp;
+    d->rows = d->seq / d->n_cp * d->n_seqs;
     d->is_sp = l->sp && l->tp > 1;
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
     d->recompute = l->recompute;
@@ -60,6 +61,8 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     int dp_color = ex->at.pp * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, tp_color, ex->at.tp, &ex->tp, err));
     MW_TRY(w->ops->split(w, dp_color, data, &ex->dp, err));
+    int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
+    MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
     if (!ex->job->model->tied) {
         return MW_OK;
     }
@@ -259,12 +262,13 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     mw_shards_make(&ex->shards, job, ex->at);
     make_buffers(ex);
     mw_slabs_open(ex);
+    mw_context_open(ex);
     fill_weights(ex);
     make_chunks(ex);
     ex->loss = mw_arena_alloc(&ex->arena, (size_t)job->n_microbatches,
                               sizeof *ex->loss);
-    double tokens =
-        (double)ex->dims.rows * job->n_microbatches * (double)job->layout.dp;
+    double tokens = (double)ex->dims.n_seqs * (double)ex->dims.seq *
+                    job->n_microbatches * (double)job->layout.dp;
     ex->loss_scale = (float)(1.0 / tokens);
     return MW_OK;
 }
@@ -279,6 +283,7 @@ static void free_flat(struct mw_exec *ex, float *p, size_t n)
 void mw_exec_close(struct mw_exec *ex)
 {
     mw_slabs_free(ex);
+    mw_context_close(ex);
     if (ex->w) {
         free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
@@ -293,7 +298,7 @@ void mw_exec_close(struct mw_exec *ex)
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);
-    struct mw_comm *groups[] = {ex->tp, ex->dp, ex->ends};
+    struct mw_comm *groups[] = {ex->tp, ex->cp, ex->dp, ex->ends};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i]) {
             groups[i]->ops->free(groups[i]);

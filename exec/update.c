@@ -194,6 +194,7 @@ enum mw_status mw_exec_loss(struct mw_exec *ex, double *out)
     }
     MW_TRY(ex->world->ops->all_reduce(ex->world, &sum, 1, MW_ELEM_F64,
                                       MW_REDUCE_SUM, ex->err));
-    *out = sum / ((double)ex->dims.rows * job->n_microbatches * job->layout.dp);
+    *out = sum / ((double)ex->dims.n_seqs * (double)ex->dims.seq *
+                  job->n_microbatches * job->layout.dp);
     return MW_OK;
 }

@@ -10,7 +10,7 @@
  *   only pp > 1       equal to the bit
  *   dp > 1            |difference| <= 1e-5 of the tensor's maximum in the
  *                     first step, 2e-4 in later ones
- *   tp > 1            2e-4
+ *   tp > 1, cp > 1    2e-4
  *   loss              2e-6 relative (pp alone: equal)
  */
 #ifndef MW_EXEC_VERIFY_H

@@ -30,7 +30,9 @@ struct head {
     float *out, *lse;
     const float *dout;
     int ld_q, ld_kv, ld_out;
-    int seq, dim;
+    int seq, dim; /* queries */
+    int first;    /* position of the first query */
+    int keys;
     float scale;
 };
 
@@ -53,6 +55,7 @@ static struct head head_at(const struct mw_k_attention *a,
                       .ld_kv = a->ld_kv,
                       .ld_out = ld_out,
                       .seq = a->seq,
+                      .keys = a->seq,
                       .dim = a->head_dim,
                       .scale = 1.0f / sqrtf((float)a->head_dim)};
     if (io->dout) {
@@ -79,11 +82,11 @@ static void scores(const struct head *hd, float *s, int q0, int n_q, int n_k)
 }
 
 /* Turns scores into probabilities; lse of each row of the block. */
-static void softmax_block(float *s, float *lse, int q0, int n_q, int n_k)
+static void softmax_block(float *s, float *lse, int n_q, int n_k)
 {
     for (int i = 0; i < n_q; i++) {
         float *row = s + (size_t)i * (size_t)n_k;
-        int n = q0 + i + 1;
+        int n = n_k - n_q + i + 1; /* the last query sees the last key */
         float max = row[0], sum = 0.0f;
         for (int j = 1; j < n; j++) {
             max = row[j] > max ? row[j] : max;
@@ -104,11 +107,11 @@ static void softmax_block(float *s, float *lse, int q0, int n_q, int n_k)
 }
 
 /* Probabilities again from scores and lse. */
-static void probabilities(float *s, const float *lse, int q0, int n_q, int n_k)
+static void probabilities(float *s, const float *lse, int n_q, int n_k)
 {
     for (int i = 0; i < n_q; i++) {
         float *row = s + (size_t)i * (size_t)n_k;
-        int n = q0 + i + 1;
+        int n = n_k - n_q + i + 1;
         for (int j = 0; j < n; j++) {
             row[j] = mw_fast_exp(row[j] - lse[i]);
         }
@@ -120,9 +123,9 @@ static void head_fwd(const struct head *hd, float *scratch)
 {
     for (int q0 = 0; q0 < hd->seq; q0 += BLOCK) {
         int n_q = hd->seq - q0 < BLOCK ? hd->seq - q0 : BLOCK;
-        int n_k = q0 + n_q;
+        int n_k = hd->first + q0 + n_q;
         scores(hd, scratch, q0, n_q, n_k);
-        softmax_block(scratch, hd->lse + q0, q0, n_q, n_k);
+        softmax_block(scratch, hd->lse + q0, n_q, n_k);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n_q, hd->dim,
                     n_k, 1.0f, scratch, n_k, hd->v, hd->ld_kv, 0.0f,
                     hd->out + (size_t)q0 * (size_t)hd->ld_out, hd->ld_out);
@@ -170,16 +173,16 @@ static void row_dots(float *d, const float *dout, const float *out, int ld,
 static void head_bwd(const struct head *hd, float *scratch)
 {
     int block = hd->seq < BLOCK ? hd->seq : BLOCK;
-    float *p = scratch, *dp = p + (size_t)block * (size_t)hd->seq;
-    float *d = dp + (size_t)block * (size_t)hd->seq;
+    float *p = scratch, *dp = p + (size_t)block * (size_t)hd->keys;
+    float *d = dp + (size_t)block * (size_t)hd->keys;
     for (int q0 = 0; q0 < hd->seq; q0 += BLOCK) {
         int n_q = hd->seq - q0 < BLOCK ? hd->seq - q0 : BLOCK;
-        int n_k = q0 + n_q;
+        int n_k = hd->first + q0 + n_q;
         size_t at_out = (size_t)q0 * (size_t)hd->ld_out;
         size_t at_q = (size_t)q0 * (size_t)hd->ld_q;
         const float *dout = hd->dout + at_out;
         scores(hd, p, q0, n_q, n_k);
-        probabilities(p, hd->lse + q0, q0, n_q, n_k);
+        probabilities(p, hd->lse + q0, n_q, n_k);
         row_dots(d, dout, hd->out + at_out, hd->ld_out, n_q, hd->dim);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n_k, hd->dim, n_q,
                     1.0f, p, n_k, dout, hd->ld_out, 1.0f, hd->dv, hd->ld_kv);
@@ -213,5 +216,37 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
             struct head hd = head_at(a, io, s, h);
             head_bwd(&hd, io->scratch);
         }
+    }
+}
+
+/* ---- a part of a sequence ----------------------------------------------- */
+static struct head part_at(const struct mw_k_attention *a,
+                           const struct mw_k_queries *own,
+                           const struct mw_k_attention_io *io, int h)
+{
+    struct head hd = head_at(a, io, 0, h);
+    hd.lse = io->lse + (size_t)h * (size_t)own->ld_lse;
+    hd.seq = own->n;
+    hd.first = own->first;
+    return hd;
+}
+
+void mw_k_attention_part_fwd(const struct mw_k_attention *a,
+                             const struct mw_k_queries *own,
+                             const struct mw_k_attention_io *io)
+{
+    for (int h = 0; h < a->n_heads; h++) {
+        struct head hd = part_at(a, own, io, h);
+        head_fwd(&hd, io->scratch);
+    }
+}
+
+void mw_k_attention_part_bwd(const struct mw_k_attention *a,
+                             const struct mw_k_queries *own,
+                             const struct mw_k_attention_io *io)
+{
+    for (int h = 0; h < a->n_heads; h++) {
+        struct head hd = part_at(a, own, io, h);
+        head_bwd(&hd, io->scratch);
     }
 }

@@ -33,3 +33,12 @@ void mw_k_rotary(float *x, int rows, int ld, int seq, int n_heads, int head_dim,
                    (float)(r % seq), theta, (float)sign);
     }
 }
+
+void mw_k_rotary_at(float *x, int rows, int ld, int first, int n_heads,
+                    int head_dim, float theta, int sign)
+{
+    for (int r = 0; r < rows; r++) {
+        rotate_row(x + (size_t)r * (size_t)ld, n_heads, head_dim,
+                   (float)(first + r), theta, (float)sign);
+    }
+}

@@ -101,6 +101,22 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
                         const struct mw_k_attention_io *io);
 
 /*
+ * Queries that are a part of one sequence (a->n_seqs 1, a->seq its keys): n of
+ * them from position `first` on, which see keys 0 .. their own position. q,
+ * out, lse, dout and dq begin at the first of them; lse is [n_heads][ld_lse].
+ * The backward pass overwrites dq and adds to dk and dv.
+ */
+struct mw_k_queries {
+    int first, n, ld_lse;
+};
+void mw_k_attention_part_fwd(const struct mw_k_attention *a,
+                             const struct mw_k_queries *own,
+                             const struct mw_k_attention_io *io);
+void mw_k_attention_part_bwd(const struct mw_k_attention *a,
+                             const struct mw_k_queries *own,
+                             const struct mw_k_attention_io *io);
+
+/*
  * Rotary embedding (Su et al., 2021) in place on n_heads heads of head_dim in
  * rows of ld floats; halves are paired (i, i + head_dim/2) as in Llama. The
  * position of row r is r mod seq. sign +1 rotates, -1 is its transpose: the
@@ -108,6 +124,9 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
  */
 void mw_k_rotary(float *x, int rows, int ld, int seq, int n_heads, int head_dim,
                  float theta, int sign);
+/* The same with row r at position first + r. */
+void mw_k_rotary_at(float *x, int rows, int ld, int first, int n_heads,
+                    int head_dim, float theta, int sign);
 
 /* ---- embedding ---------------------------------------------------------- */
 /*

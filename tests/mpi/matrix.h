@@ -21,6 +21,7 @@ struct matrix_case {
     int tp, pp, vpp, dp, zero, micro_batch;
     const char *schedule;
     bool sp;
+    int cp; /* 0: 1 */
     enum mw_recompute recompute;
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };

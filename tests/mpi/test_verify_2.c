@@ -32,6 +32,8 @@ static void every_dimension(void **state)
          .micro_batch = 2,
          .recompute = MW_RECOMPUTE_FULL},
         {.tp = 2, .sp = true, .pp = 1, .dp = 1},
+        {.tp = 1, .cp = 2, .pp = 1, .dp = 1, .micro_batch = 2},
+        {.model = MATRIX_LLAMA, .tp = 1, .cp = 2, .pp = 1, .dp = 1},
         {.model = MATRIX_LLAMA,
          .tp = 2,
          .sp = true,

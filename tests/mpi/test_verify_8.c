@@ -107,7 +107,7 @@ static void llama(void **state)
                              .model = MATRIX_LLAMA, .tp = 1, .pp = 8, .dp = 1});
 }
 
-/* A rank's own rows begin inside a sequence: 12 tokens over tp 4. */
+/* A rank's own rows begin inside a sequence: 16 tokens over tp 4. */
 static void sequence_parallel(void **state)
 {
     (void)state;
@@ -153,6 +153,32 @@ static void zero_2_and_3(void **state)
                                                .schedule = "zb-v"});
 }
 
+/* Zigzag parts of sequences: learned positions and rotary, with all else. */
+static void context_parallel(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){.tp = 1, .cp = 8, .pp = 1, .dp = 1});
+    matrix_verify(
+        world,
+        &(struct matrix_case){
+            .tp = 2, .sp = true, .cp = 2, .pp = 2, .dp = 1, .micro_batch = 2});
+    matrix_verify(world,
+                  &(struct matrix_case){.model = MATRIX_LLAMA,
+                                        .tp = 1,
+                                        .cp = 2,
+                                        .pp = 2,
+                                        .dp = 2,
+                                        .zero = 3,
+                                        .recompute = MW_RECOMPUTE_SELECTIVE});
+    matrix_verify(world, &(struct matrix_case){.model = MATRIX_LLAMA,
+                                               .tp = 2,
+                                               .cp = 4,
+                                               .pp = 1,
+                                               .dp = 1,
+                                               .recompute = MW_RECOMPUTE_FULL});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +196,7 @@ int main(void)
         cmocka_unit_test(llama),
         cmocka_unit_test(sequence_parallel),
         cmocka_unit_test(zero_2_and_3),
+        cmocka_unit_test(context_parallel),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,8 +64,6 @@ static void refusals(void **state)
                   "mixtures of experts");
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
-    l = layout(1, 4, 1, 1);
-    check_refused("gpt-small", "fp32", &l, "context");
     l = layout(1, 1, 4, 1);
     l.schedule = "chimera";
     check_refused("gpt-small", "fp32", &l, "bidirectional");

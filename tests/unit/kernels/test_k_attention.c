@@ -194,6 +194,66 @@ static void fused_buffer_is_the_same(void **state)
     problem_free(&p);
 }
 
+static void assert_same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        mw_assert_near((double)a[i], (double)b[i], 1e-5, 1e-5);
+    }
+}
+
+/* 70 queries as 0..29 and 30..69, each against the keys of the whole: outputs
+ * and dq in their places, dk and dv summed. */
+static void parts_make_the_whole(void **state)
+{
+    (void)state;
+    struct problem whole, part;
+    const int first[] = {30, 0}, n[] = {40, 30};
+    problem_make(&whole, 1, 70, 4, 2, 8);
+    problem_make(&part, 1, 70, 4, 2, 8);
+    struct mw_k_attention_io io = {whole.q,   whole.k,      whole.v,  whole.out,
+                                   whole.lse, whole.dout,   whole.dq, whole.dk,
+                                   whole.dv,  whole.scratch};
+    mw_k_attention_fwd(&whole.a, &io);
+    mw_k_attention_bwd(&whole.a, &io);
+    memset(part.dk, 0, part.n_kv * sizeof(float));
+    memset(part.dv, 0, part.n_kv * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        size_t at = (size_t)first[i] * 32;
+        const struct mw_k_queries own = {first[i], n[i], 70};
+        struct mw_k_attention_io pio = {part.q + at,
+                                        part.k,
+                                        part.v,
+                                        part.out + at,
+                                        part.lse + first[i],
+                                        part.dout + at,
+                                        part.dq + at,
+                                        part.dk,
+                                        part.dv,
+                                        part.scratch};
+        mw_k_attention_part_fwd(&part.a, &own, &pio);
+        mw_k_attention_part_bwd(&part.a, &own, &pio);
+    }
+    assert_same(part.out, whole.out, whole.n_out);
+    assert_same(part.lse, whole.lse, 70 * 4);
+    assert_same(part.dq, whole.dq, whole.n_q);
+    assert_same(part.dk, whole.dk, whole.n_kv);
+    assert_same(part.dv, whole.dv, whole.n_kv);
+    problem_free(&whole);
+    problem_free(&part);
+}
+
+static void rotary_from_a_position_on(void **state)
+{
+    (void)state;
+    float x[7 * 24], y[7 * 24];
+    ref_fill(x, 7 * 24, 1);
+    memcpy(y, x, sizeof x);
+    mw_k_rotary(x, 7, 24, 7, 3, 8, 10000.0f, 1);
+    mw_k_rotary_at(y, 3, 24, 0, 3, 8, 10000.0f, 1);
+    mw_k_rotary_at(y + 3 * 24, 4, 24, 3, 3, 8, 10000.0f, 1);
+    assert_memory_equal(x, y, sizeof x);
+}
+
 /* theta = 10000, d = 4, position 1: pair (0,2) turns by 1 rad, (1,3) by
  * 10000^(-1/2) = 0.01 rad. */
 static void rotary_by_hand(void **state)
@@ -229,7 +289,9 @@ int main(void)
         cmocka_unit_test(grouped_queries),
         cmocka_unit_test(first_row_is_its_value),
         cmocka_unit_test(fused_buffer_is_the_same),
+        cmocka_unit_test(parts_make_the_whole),
         cmocka_unit_test(rotary_by_hand),
+        cmocka_unit_test(rotary_from_a_position_on),
         cmocka_unit_test(rotary_backward_undoes_forward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
