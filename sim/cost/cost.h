@@ -64,6 +64,9 @@ struct mw_stack {
     double host_coll_s; /* and one collective */
     double host_moe_s;  /* and the routing of one MoE layer, both ways: sorts,
                            permutations, counts that come back to the host */
+    double op_gap_s;    /* device time that one operator takes beside its work:
+                           its further kernels and the gaps between them */
+    double coll_gap_s;  /* and a collective: jitter of those who join it */
     double host_step_s; /* per step: logging, data, synchronisation */
     double straggler;   /* spread between ranks: time x (1 + spread x
                            sqrt(2 ln ranks)) */

@@ -101,6 +101,8 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"host_coll_s", &s.host_coll_s},
                    {"host_step_s", &s.host_step_s},
                    {"host_moe_s", &s.host_moe_s},
+                   {"op_gap_s", &s.op_gap_s},
+                   {"coll_gap_s", &s.coll_gap_s},
                    {"straggler_spread", &s.straggler},
                    {"elementwise_efficiency", &s.elementwise},
                    {"step_param_bytes", &s.step_param_bytes},
@@ -114,7 +116,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"exposed_ep", &s.overlap_ep}};
 
     const size_t n_figures = sizeof figures / sizeof figures[0];
-    const size_t first_exposed = 9;
+    const size_t first_exposed = 11;
 
     for (size_t i = 0; i < n_figures; i++) {
         enum mw_status status =

@@ -79,6 +79,7 @@ static double once_per_node(const struct mw_step_price *p,
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct mw_phase_cost *out, struct mw_explain *explain)
 {
+    const struct mw_stack *stack = &p->ctx->stack;
     bool is_coll = op->kind == MW_OP_COLL;
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
     struct mw_cost cost =
@@ -88,10 +89,14 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
                 : mw_cost_op(p->ctx, op, explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
-    out->s[lane] += cost.time_s * (1 - overlap_of(&p->ctx->stack, lane));
-    out->host_s += !is_coll                        ? p->ctx->stack.host_op_s
-                   : p->group[op->dim].n_ranks > 1 ? p->ctx->stack.host_coll_s
-                                                   : 0;
+    out->s[lane] += cost.time_s * (1 - overlap_of(stack, lane));
+    if (!is_coll) {
+        out->s[lane] += stack->op_gap_s;
+        out->host_s += stack->host_op_s;
+    } else if (p->group[op->dim].n_ranks > 1) {
+        out->s[lane] += stack->coll_gap_s;
+        out->host_s += stack->host_coll_s;
+    }
     out->bytes[lane] += is_coll ? op->coll_bytes : op->bytes;
     out->flops += op->flops;
     out->counted_flops +=
