@@ -14,6 +14,7 @@ struct mw_plan_args {
     const char *why_not; /* KEY=VALUE,... or NULL */
     bool is_why, is_robust, is_staged;
     const char *lp;      /* of the stages' program */
+    const char *mixed;   /* SYSTEM=NODES,... or NULL */
     const char *why;     /* the same, or NULL: the runner-up */
     double margin_bytes; /* of memory left free; 0: the scenario's fraction */
     struct mw_search_opts search;
@@ -45,5 +46,10 @@ void mw_plan_say_changes(const struct mw_scenario *scenario,
 int mw_plan_run_why_not(const struct mw_plan_args *a,
                         const struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx);
+
+/* plan --mixed (plan_mixed.c): returns the exit status. */
+int mw_plan_run_mixed(const struct mw_plan_args *a,
+                      const struct mw_scenario *scenario,
+                      const struct mw_cost_ctx *ctx);
 
 #endif

@@ -24,7 +24,8 @@ enum {
     OPT_MARGIN,
     OPT_ROBUST,
     OPT_STAGES,
-    OPT_LP
+    OPT_LP,
+    OPT_MIXED
 };
 
 static const struct argp_option options[] = {
@@ -62,6 +63,10 @@ static const struct argp_option options[] = {
      0},
     {"write-lp", OPT_LP, "FILE", 0,
      "With --stage-recompute: write its integer program (CPLEX LP form)", 0},
+    {"mixed", OPT_MIXED, "SYSTEM=NODES,...", 0,
+     "Instead: split the model's pipeline over nodes of these systems (system, "
+     "tp, recomputation and layers of each stage); the cluster is not used",
+     0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
      "Stop simulating after this time, e.g. 30s (default: none)", 0},
@@ -159,6 +164,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_STAGES:
         a->is_staged = true;
+        return 0;
+    case OPT_MIXED:
+        a->mixed = arg;
         return 0;
     case OPT_LP:
         a->lp = arg;
@@ -304,6 +312,9 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
     }
     if (a->search.top == 0) {
         a->search.top = (int)a->top;
+    }
+    if (a->mixed) {
+        return mw_plan_run_mixed(a, scenario, ctx);
     }
     return a->why_not ? mw_plan_run_why_not(a, scenario, ctx)
                       : run(a, scenario, ctx);

@@ -22,6 +22,7 @@ struct solver {
     glp_prob *lp;
     double unit_s;
     double best;
+    bool is_found;     /* a choice of that value, not only one to beat */
     int *best_kept;    /* [n_stages] */
     double least_open; /* bound of what was left undecided */
     double limit_s;
@@ -294,6 +295,7 @@ static void take_solution(struct solver *s)
 
     if (value < s->best) {
         s->best = value;
+        s->is_found = true;
         memcpy(s->best_kept, chosen, (size_t)s->p->n_stages * sizeof *chosen);
     }
     mw_free(chosen);
@@ -364,7 +366,7 @@ enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
 {
     struct mw_column_answer answer = {0};
     struct solver s = {.p = problem,
-                       .best = HUGE_VAL,
+                       .best = problem->beat_s > 0 ? problem->beat_s : HUGE_VAL,
                        .least_open = HUGE_VAL,
                        .limit_s = time_limit_s,
                        .start_ns = mw_clock_wall_ns(),
@@ -388,7 +390,8 @@ enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
     status = s.status;
     if (status == MW_EBACKEND) {
         mw_fail(err, status, "GLPK failed on %d columns", s.n_kept);
-    } else if (status == MW_OK && isinf(s.best)) {
+    } else if (status == MW_OK && !s.is_found) {
+        out->is_proved = isinf(s.least_open);
         status = mw_fail(err, MW_ENO,
                          isinf(s.least_open)
                              ? "no choice of columns takes all %d layers "

@@ -43,6 +43,7 @@ struct mw_column_problem {
     int n_stages, n_layers, n_kinds, n_microbatches;
     int devices[MW_COLUMN_KINDS_MAX];
     double change_s; /* c */
+    double beat_s;   /* only choices below this value are wanted; 0: all */
     const struct mw_column *column;
     size_t n_columns;
 };
@@ -55,7 +56,9 @@ struct mw_column_answer {
 };
 /*
  * out_chosen[n_stages] gets indices of columns. time_limit_s 0: none; when it
- * ends, the best so far with is_proved false. MW_ENO when there is no choice;
+ * ends, the best so far with is_proved false. MW_ENO when there is no choice
+ * (below beat_s; out->is_proved says whether that is certain, and is the only
+ * field set then);
  * MW_EBACKEND when GLPK fails. lp_path (or NULL): the relaxation without a
  * threshold is also written there in CPLEX LP form.
  */

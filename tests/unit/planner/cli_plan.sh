@@ -69,6 +69,18 @@ json "all(s['bytes'] <= 0.92 * 80 * 2**30 * (1 + 1e-9) for s in o['stages']['sta
 grep -q '^End' s.lp || fail "no program was written"
 expect 2 "$mw" plan "$gpt" --fix schedule=zb-v --stage-recompute
 
+# A100 and H100 nodes: all layers, within the GPUs of each, faster together.
+expect 0 "$mw" plan "$gpt" --mixed dgx-a100=4,dgx-h100=2 --fix micro_batch=1 --json
+json "sum(s['layers'] for s in o['stages']) == 96 and o['proved_optimal']"
+json "sum(s['gpus'] for s in o['stages'] if s['system'] == 'dgx-a100') <= 32"
+json "sum(s['gpus'] for s in o['stages'] if s['system'] == 'dgx-h100') <= 16"
+cp stdout.txt both.txt
+expect 0 "$mw" plan "$gpt" --mixed dgx-a100=6 --fix micro_batch=1 --json
+json "o['pipeline_s'] > json.load(open('both.txt'))['pipeline_s']"
+expect 1 "$mw" plan "$gpt" --mixed dgx-a100=1
+expect 3 "$mw" plan "$gpt" --mixed dgx-9000=1
+expect 2 "$mw" plan "$gpt" --mixed dgx-a100
+
 # Too little time: an answer, and that it is not proved.
 expect 0 "$mw" plan "$gpt" --time-limit 1ms --json -o quick.yaml
 json "o['proved_optimal'] is False and len(o['plans']) > 0"

@@ -1,0 +1,54 @@
+/*
+ * A pipeline over nodes of different systems (A100 and H100 nodes, say): which
+ * system, tp, recomputation and how many layers for each stage.
+ *
+ * For every number of stages, replicas and micro-batch size the choice is a
+ * problem of columns (columns.h), priced by the simulator for each system:
+ *
+ *   (m - 1) T + sum t + 2 c (changes of system)
+ *
+ * which is 1F1B without transfers inside a system. All stages have the same dp
+ * and micro-batch. Memory is that of 1F1B on each stage. Left out: gradient
+ * reduction and optimizer after the last pass, so it ranks splits and is not a
+ * step time; ZeRO-1 shards the states.
+ */
+#ifndef MW_PLANNER_MIXED_H
+#define MW_PLANNER_MIXED_H
+
+#include "planner/columns.h"
+#include "planner/planner.h"
+
+enum { MW_MIXED_KINDS_MAX = 4, MW_MIXED_STAGES_MAX = 64 };
+
+struct mw_mixed_system {
+    char name[64];
+    int n_nodes;
+};
+struct mw_mixed_stage {
+    int kind; /* index of the system */
+    int tp, n_layers;
+    enum mw_recompute recompute;
+    double time_s; /* one micro-batch, all passes */
+};
+struct mw_mixed {
+    int pp, dp, micro_batch, n_microbatches;
+    struct mw_mixed_stage stage[MW_MIXED_STAGES_MAX];
+    struct mw_column_answer answer; /* of this pp, dp and micro-batch */
+    bool is_proved;                 /* over all that were tried */
+    int n_problems, n_columns;      /* tried; columns in all of them */
+    double solve_s;
+};
+/*
+ * The best split of the scenario's model over n_systems systems (its own
+ * cluster is not used). MW_ENO when nothing fits; MW_EINPUT for an unknown
+ * system; MW_EUSAGE for models whose layers differ. opts: pp, dp, micro_batch
+ * and tp may be fixed, time_limit_s is for each problem (0: 2 s; what is not
+ * decided by then is not proved).
+ */
+enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
+                             const struct mw_hwdb *db,
+                             const struct mw_mixed_system *systems,
+                             int n_systems, const struct mw_search_opts *opts,
+                             struct mw_mixed *out, struct mw_err *err);
+
+#endif
