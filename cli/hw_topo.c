@@ -1,13 +1,12 @@
 /* `meshwright hw topo`: a system or cluster drawn as text or for Graphviz. */
 #include "cli/cli.h"
+#include "cli/verb_hw.h"
 
 #include "sim/net/topology.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-int mw_hw_topo(int argc, char **argv);
 
 struct topo_args {
     struct mw_cli cli;

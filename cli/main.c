@@ -20,7 +20,7 @@ struct verb {
 /* clang-format off */
 static const struct verb verbs[] = {
 #ifdef MW_VERB_HW
-    {"hw", "list|show NAME|check",
+    {"hw", "list|show NAME|check|topo",
      "what the hardware database knows, with sources", mw_verb_hw},
 #endif
 #ifdef MW_VERB_COLL

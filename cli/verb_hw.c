@@ -1,11 +1,12 @@
-/* `meshwright hw list|show|check`: what the hardware database knows, with the
- * source and the confidence of every figure. */
+/* `meshwright hw list|show|check|topo`: what the hardware database knows, with
+ * the source and the confidence of every figure. */
 #include "cli/cli.h"
 #include "cli/verb_hw.h"
 
 #include "base/csv.h"
 #include "base/table.h"
 #include "base/yaml.h"
+#include "hwdb/measured.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,12 +22,14 @@ static const char doc[] =
     "  list [TABLE]  systems, devices and tables; or every row of one table\n"
     "  show NAME     every figure of a system or device with its source\n"
     "  check         verifies every row (links x rate = total, GPUs x NICs, "
-    "sources, ...)\v"
+    "sources, ...)\n"
+    "  topo CLUSTER  draws a system or cluster; see hw topo --help\v"
     "Examples:\n"
     "  meshwright hw list systems\n"
     "  meshwright hw show dgx-h100\n"
     "  meshwright hw show \"H100-SXM5\" --json\n"
-    "  meshwright hw check --hwdb my-machine/\n\n"
+    "  meshwright hw check --hwdb my-machine/\n"
+    "  meshwright hw topo \"dgx-h100 x 4, rail\"\n\n"
     "Confidence: H primary source or measured; M secondary or fitted; L "
     "general knowledge, to be checked.\n"
     "Exit status: 0 done; 2 usage, an unknown name; 3 a row of the database is "
@@ -34,15 +37,15 @@ static const char doc[] =
 
 static void check_args(const struct args *a, struct argp_state *state)
 {
-    static const char *const actions[] = {"list", "show", "check"};
+    static const char *const actions[] = {"list", "show", "check", "topo"};
     bool is_known = false;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         is_known |= strcmp(a->action, actions[i]) == 0;
     }
     if (!is_known) {
-        const char *near = mw_nearest(a->action, actions, 3);
-        argp_error(state, "'%s' is not list, show or check%s%s%s", a->action,
-                   near ? "; did you mean '" : "", near ? near : "",
+        const char *near = mw_nearest(a->action, actions, 4);
+        argp_error(state, "'%s' is not list, show, check or topo%s%s%s",
+                   a->action, near ? "; did you mean '" : "", near ? near : "",
                    near ? "'?" : "");
     } else if (strcmp(a->action, "show") == 0 && a->name == NULL) {
         argp_error(state, "show what? For example: hw show dgx-h100");
@@ -71,7 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         }
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "list, show or check?");
+        argp_error(state, "list, show, check or topo?");
         return 0;
     case ARGP_KEY_SUCCESS:
         check_args(a, state);
@@ -191,26 +194,6 @@ static int show(const struct args *a, const struct mw_hwdb *db)
 /* ---- check ------------------------------------------------------------------
  */
 
-static int check_passed(const struct args *a, const struct mw_hwdb *db)
-{
-    size_t n_rows = 0, n_tables = 0;
-    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
-        size_t n = mw_hwdb_table(db, mw_hwdb_table_name(i))->n_rows;
-        n_rows += n;
-        n_tables += n > 0;
-    }
-    if (!a->cli.json) {
-        printf("%zu rows of %zu tables checked\n", n_rows, n_tables);
-        return 0;
-    }
-    json_t *o = json_object();
-    mw_json_set_bool(o, "ok", true);
-    mw_json_set_int(o, "rows", (long long)n_rows);
-    mw_json_set_int(o, "tables", (long long)n_tables);
-    mw_json_set(o, "findings", json_array());
-    return mw_cli_print_json(o);
-}
-
 static int check_failed(const struct args *a, const struct mw_err *err)
 {
     if (a->cli.json) {
@@ -227,15 +210,46 @@ static int check_failed(const struct args *a, const struct mw_err *err)
     return mw_cli_fail(err);
 }
 
+static int check_passed(const struct args *a, const struct mw_hwdb *db)
+{
+    size_t n_rows = 0, n_tables = 0, n_measured = 0;
+    struct mw_err err = {0};
+    if (mw_hwdb_measured_check(db, &n_measured, &err) != MW_OK) {
+        return check_failed(a, &err);
+    }
+    for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
+        size_t n = mw_hwdb_table(db, mw_hwdb_table_name(i))->n_rows;
+        n_rows += n;
+        n_tables += n > 0;
+    }
+    if (!a->cli.json) {
+        printf("%zu rows of %zu tables and %zu measured kernels checked\n",
+               n_rows, n_tables, n_measured);
+        return 0;
+    }
+    json_t *o = json_object();
+    mw_json_set_bool(o, "ok", true);
+    mw_json_set_int(o, "rows", (long long)n_rows);
+    mw_json_set_int(o, "tables", (long long)n_tables);
+    mw_json_set_int(o, "measured_kernels", (long long)n_measured);
+    mw_json_set(o, "findings", json_array());
+    return mw_cli_print_json(o);
+}
+
 int mw_verb_hw(int argc, char **argv)
 {
     static const struct argp_child children[] = {
         {&mw_cli_argp, 0, "Common options:", 100}, {0}};
-    static const struct argp argp = {.parser = parse,
-                                     .args_doc =
-                                         "list [TABLE]\nshow NAME\ncheck",
-                                     .doc = doc,
-                                     .children = children};
+    static const struct argp argp = {
+        .parser = parse,
+        .args_doc = "list [TABLE]\nshow NAME\ncheck\ntopo CLUSTER",
+        .doc = doc,
+        .children = children};
+    if (argc > 1 && strcmp(argv[1], "topo") == 0) {
+        static char name[] = "meshwright hw topo";
+        argv[1] = name;
+        return mw_hw_topo(argc - 1, argv + 1);
+    }
     struct args a = {0};
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;

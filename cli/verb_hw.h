@@ -39,4 +39,7 @@ json_t *mw_hw_value_json(const char *text, bool is_number);
 /* Prints the overview (table NULL) or one table; returns an exit status. */
 int mw_hw_list(const struct mw_hwdb *db, const char *table, bool is_json);
 
+/* `hw topo CLUSTER`: its own options; argv[0] is "meshwright hw topo". */
+int mw_hw_topo(int argc, char **argv);
+
 #endif

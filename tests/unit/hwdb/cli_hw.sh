@@ -11,7 +11,7 @@ says() {
 }
 
 expect 0 "$mw" hw check
-grep -qE '^[0-9]+ rows of 13 tables checked$' stdout.txt || fail "hw check"
+grep -qE '^[0-9]+ rows of 13 tables and [0-9]+ measured kernels checked$' stdout.txt || fail "hw check"
 expect 0 "$mw" hw check --json
 json "o['ok'] is True and o['rows'] > 290 and o['tables'] == 13"
 
@@ -46,7 +46,7 @@ json "{f['name']: f['value'] for f in o['figures']}['bf16_tflops'] == 989.4"
 json "abs({f['name']: f['value'] for f in o['figures']}['gemm_efficiency.bf16'] - 794.5 / 989.4) < 1e-5"
 
 expect 2 "$mw" hw
-first_line '^meshwright hw: list, show or check\?'
+first_line '^meshwright hw: list, show, check or topo\?'
 expect 2 "$mw" hw lst
 first_line "did you mean 'list'"
 expect 2 "$mw" hw show
