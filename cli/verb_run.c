@@ -15,6 +15,7 @@ struct args {
     struct mw_cli cli;
     const char *plan, *backend, *trace, *clock, *slow, *steps;
     long long ranks;
+    double hang_s;
     bool verify, is_print;
 };
 
@@ -26,7 +27,8 @@ enum {
     OPT_TRACE,
     OPT_CLOCK,
     OPT_SLOW,
-    OPT_PRINT
+    OPT_PRINT,
+    OPT_HANG
 };
 
 static const struct argp_option options[] = {
@@ -44,6 +46,10 @@ static const struct argp_option options[] = {
      "Clock of the timeline: virtual (default) or wall", 0},
     {"slow", OPT_SLOW, "KIND=FACTOR", 0,
      "Test aid: make a kind of operator slower, for example gemm=1.3", 0},
+    {"hang-timeout", OPT_HANG, "TIME", 0,
+     "Stop when no rank shows a sign of life for so long (default 8s; 0s: "
+     "never). A layer of a large model may need more",
+     0},
     {"print-launch", OPT_PRINT, NULL, 0,
      "Print the mpirun and srun lines instead of running", 0},
     {0}};
@@ -103,6 +109,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_SLOW:
         a->slow = arg;
+        return 0;
+    case OPT_HANG:
+        if (mw_quantity_parse(arg, MW_Q_SECONDS, &a->hang_s, NULL) != MW_OK ||
+            a->hang_s < 0.0) {
+            argp_error(state,
+                       "--hang-timeout: '%s' is not a time; for example 30s",
+                       arg);
+        }
         return 0;
     case OPT_PRINT:
         a->is_print = true;
@@ -169,7 +183,8 @@ static void add_pair(struct mw_launch *launch, const char *option,
 
 static void build(const struct args *a, struct mw_launch *launch)
 {
-    *launch = (struct mw_launch){.n_ranks = (int)a->ranks};
+    *launch =
+        (struct mw_launch){.n_ranks = (int)a->ranks, .hang_limit_s = a->hang_s};
     mw_launch_arg(launch, "run");
     mw_launch_arg(launch, a->plan);
     add_pair(launch, "--backend", a->backend);
@@ -267,7 +282,7 @@ int mw_verb_run(int argc, char **argv)
         {&mw_cli_argp, 0, "Common options", 100}, {0}};
     static const struct argp argp = {options,  parse, "PLAN", doc,
                                      children, NULL,  NULL};
-    struct args a = {.steps = "8"};
+    struct args a = {.steps = "8", .hang_s = 8.0};
     struct mw_err err = {0};
     struct mw_launch launch;
     json_t *result = NULL;

@@ -183,6 +183,7 @@ static enum mw_status mlp_forward(struct mw_exec *ex, const struct mw_block *b,
 enum mw_status mw_block_forward(struct mw_exec *ex, const struct mw_block *b,
                                 struct mw_block_fwd *f, void *y)
 {
+    mw_beat_tick(ex->rec->beat);
     MW_TRY(attention_forward(ex, b, f));
     return mlp_forward(ex, b, f, y);
 }
@@ -290,6 +291,7 @@ enum mw_status mw_block_backward(struct mw_exec *ex, const struct mw_block *b,
                                  struct mw_block_bwd *k, const void *dy,
                                  void *dx)
 {
+    mw_beat_tick(ex->rec->beat);
     MW_TRY(mlp_backward(ex, b, f, k, dy));
     return attention_backward(ex, b, f, k, dx);
 }
@@ -309,6 +311,7 @@ enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n2, *n1;
+    mw_beat_tick(ex->rec->beat);
     linear_weight(ex, &b->fc2, d->is_sp ? k->dy_full : dy, f->g, d->hidden,
                   d->ffn);
     MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));

@@ -22,6 +22,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Steps that are timed at most: more would only use memory. */
 enum { TIMED_MAX = 64 };
@@ -42,6 +43,7 @@ struct drive {
     struct mw_exec ex;
     bool is_open;
     struct mw_reference ref;
+    struct mw_beat *beats; /* [ranks] or NULL */
     struct mw_err *err;
     struct mw_drive_result *out;
 };
@@ -96,6 +98,17 @@ static enum mw_status open_comm(struct drive *d)
     return st;
 }
 
+static void open_beat(struct drive *d)
+{
+    if (d->opts->beats) {
+        d->beats = mw_beats_open(d->opts->beats, d->world->size);
+    }
+    if (d->beats) {
+        d->rec.beat = &d->beats[d->world->rank];
+        d->rec.beat->pid = (int32_t)getpid();
+    }
+}
+
 /* Apart from what follows, which is collective: a rank may lack its device. */
 static enum mw_status open_device(struct drive *d)
 {
@@ -103,6 +116,7 @@ static enum mw_status open_device(struct drive *d)
     MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
     d->dev->slow = d->opts->slow;
     mw_rec_init(&d->rec, d->dev);
+    open_beat(d);
     return MW_OK;
 }
 
@@ -112,8 +126,9 @@ static enum mw_status open_all(struct drive *d)
     MW_TRY(mw_exec_open(&d->ex, &d->job, d->comm, d->dev, &d->rec, d->err));
     d->is_open = true;
     if (d->opts->verify) {
-        return mw_reference_open(&d->ref, &d->job, d->world->rank, d->dev_ops,
-                                 d->err);
+        MW_TRY(mw_reference_open(&d->ref, &d->job, d->world->rank, d->dev_ops,
+                                 d->err));
+        d->ref.rec.beat = d->rec.beat;
     }
     return MW_OK;
 }
@@ -141,6 +156,7 @@ static enum mw_status agree(struct drive *d, enum mw_status st)
 static enum mw_status one_step(struct drive *d, int step)
 {
     struct mw_drive_result *r = d->out;
+    mw_rec_rest(&d->rec, "the beginning of a step");
     MW_TRY(d->world->ops->barrier(d->world, d->err));
     d->rec.is_on = step >= r->warmup && d->rec.n_steps < TIMED_MAX;
     mw_rec_step_begin(&d->rec);
@@ -149,11 +165,13 @@ static enum mw_status one_step(struct drive *d, int step)
     bool is_checked =
         d->opts->verify && step < MW_VERIFY_STEPS && step < r->steps;
     if (is_checked) {
+        mw_rec_rest(&d->rec, "verification");
         MW_TRY(mw_exec_loss(&d->ex, &r->loss[step]));
         MW_TRY(mw_verify_step(&d->ex, &d->ref, r->loss[step], &r->verdict));
     }
     MW_TRY(mw_exec_update(&d->ex));
     mw_rec_step_end(&d->rec);
+    mw_rec_rest(&d->rec, "the end of a step");
     return is_checked ? MW_OK : mw_exec_loss(&d->ex, &r->loss[step]);
 }
 
@@ -166,6 +184,9 @@ static enum mw_status train(struct drive *d)
             return mw_fail(d->err, MW_EFAILED, "the loss of step %d is %g",
                            step, r->loss[step]);
         }
+    }
+    if (d->rec.beat) {
+        d->rec.beat->is_done = true;
     }
     r->is_verified = d->opts->verify && r->verdict.is_right;
     return MW_OK;
@@ -352,6 +373,7 @@ static void close_all(struct drive *d)
     if (d->dev) {
         d->dev->ops->close(d->dev);
     }
+    mw_beats_close(d->beats, d->world->size);
     mw_hwdb_free(d->db);
     if (d->has_plan) {
         mw_plan_release(&d->plan);

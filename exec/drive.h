@@ -20,6 +20,7 @@ struct mw_drive_opts {
     int steps;               /* the first MW_VERIFY_STEPS (fewer when steps are
                                               few) warm up and are not timed */
     bool verify;
+    const char *beats; /* heartbeat file or NULL */
     struct mw_slow slow;
 };
 

@@ -34,7 +34,8 @@ enum {
     OPT_HWDB,
     OPT_SLOW,
     OPT_BACKEND,
-    OPT_RESULT
+    OPT_RESULT,
+    OPT_BEATS
 };
 
 static const struct argp_option options[] = {
@@ -51,6 +52,8 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "bench-*: the CSV file to write", 0},
     {"result", OPT_RESULT, "FILE", 0, "Where the launcher wants the outcome",
      0},
+    {"heartbeat", OPT_BEATS, "FILE", 0,
+     "Where the launcher looks for signs of life", 0},
     {0}};
 
 static const char doc[] =
@@ -120,6 +123,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'o':
         a->out = arg;
+        return 0;
+    case OPT_BEATS:
+        a->run.beats = arg;
         return 0;
     case OPT_RESULT:
         a->result = arg;

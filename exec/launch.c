@@ -19,8 +19,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "exec/heartbeat.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +33,11 @@
 
 extern char **environ;
 
-enum { ARGV_MAX = MW_LAUNCH_ARGS_MAX + 12, RESULT_MAX = 64 << 20 };
+enum {
+    ARGV_MAX = MW_LAUNCH_ARGS_MAX + 16,
+    RESULT_MAX = 64 << 20,
+    WATCH_MS = 200
+};
 
 struct child {
     struct mw_arena arena;
@@ -39,6 +46,10 @@ struct child {
     int argc;
     MW_ARRAY(char *) env;
     struct mw_str noise; /* what mpirun and the ranks said on stderr */
+    struct mw_beat *beats;
+    const char *beats_path;
+    struct mw_watch watch;
+    char hung[256]; /* empty: they do not */
 };
 
 void mw_launch_arg(struct mw_launch *launch, const char *arg)
@@ -188,11 +199,44 @@ static enum mw_status make_result_file(struct child *c, struct mw_err *err)
     return MW_OK;
 }
 
+static enum mw_status
+make_beats(struct child *c, const struct mw_launch *launch, struct mw_err *err)
+{
+    if (launch->hang_limit_s <= 0.0) {
+        return MW_OK;
+    }
+    c->beats_path = mw_arena_printf(&c->arena, "%s.beats", c->result);
+    add_arg(c, "--heartbeat");
+    add_arg(c, c->beats_path);
+    enum mw_status st =
+        mw_beats_make(c->beats_path, launch->n_ranks, &c->beats, err);
+    mw_watch_init(&c->watch, c->beats, c->beats ? launch->n_ranks : 0,
+                  launch->hang_limit_s);
+    return st;
+}
+
+/* Ends all ranks once they hang; mpirun then ends by itself, and is asked to
+ * in case it waits for a rank that it does not know to be dead. */
+static void watch(struct child *c, pid_t mpirun)
+{
+    if (c->beats && c->hung[0] == '\0' &&
+        !mw_watch_tick(&c->watch, mw_clock_wall_ns(), c->hung,
+                       sizeof c->hung)) {
+        mw_watch_kill(&c->watch);
+        kill(mpirun, SIGTERM);
+    }
+}
+
 /* Everything that comes through the pipe, kept up to a limit. */
-static void drain(struct child *c, int fd)
+static void drain(struct child *c, int fd, pid_t mpirun)
 {
     char buf[4096];
     for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        watch(c, mpirun);
+        if (poll(&p, 1, WATCH_MS) <= 0) {
+            continue;
+        }
         ssize_t n = read(fd, buf, sizeof buf - 1);
         if (n < 0 && errno == EINTR) {
             continue;
@@ -236,7 +280,7 @@ static enum mw_status run_child(struct child *c, int *out_wait,
     enum mw_status st = spawn_child(c, fd[1], &pid, err);
     close(fd[1]);
     if (st == MW_OK) {
-        drain(c, fd[0]);
+        drain(c, fd[0], pid);
         while (waitpid(pid, out_wait, 0) < 0 && errno == EINTR) {
         }
     }
@@ -267,6 +311,9 @@ static enum mw_status explain_death(const struct child *c, int wait_status,
     const char *died = strstr(text, "process rank ");
     char line[512];
     int rank, signal_number;
+    if (c->hung[0] != '\0') {
+        return mw_fail(err, MW_EFAILED, "%s", c->hung);
+    }
     if (own) {
         copy_line(line, sizeof line, own + strlen("meshwright-exec: "));
         return mw_fail(err, MW_EFAILED, "%s", line);
@@ -321,6 +368,10 @@ static void child_release(struct child *c)
     if (c->result) {
         unlink(c->result);
     }
+    if (c->beats) {
+        mw_beats_close(c->beats, c->watch.n);
+        unlink(c->beats_path);
+    }
     mw_array_release(&c->env);
     mw_str_release(&c->noise);
     mw_arena_release(&c->arena);
@@ -340,6 +391,9 @@ enum mw_status mw_launch_run(const struct mw_launch *launch,
         build_command(&c, launch);
         build_environment(&c);
         st = make_result_file(&c, err);
+    }
+    if (st == MW_OK) {
+        st = make_beats(&c, launch, err);
     }
     if (st == MW_OK) {
         st = run_child(&c, &wait_status, err);

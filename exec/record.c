@@ -72,6 +72,7 @@ static void close_segment(struct mw_rec *rec)
 void mw_rec_work(struct mw_rec *rec, enum mw_span_kind span, const char *name,
                  int microbatch, int stage)
 {
+    mw_beat_note(rec->beat, name, microbatch, stage, false);
     if (!rec->is_on) {
         return;
     }
@@ -91,8 +92,17 @@ void mw_rec_idle(struct mw_rec *rec)
     }
 }
 
+void mw_rec_rest(struct mw_rec *rec, const char *name)
+{
+    mw_beat_note(rec->beat, name, -1, -1, true);
+}
+
 int64_t mw_rec_comm_begin(struct mw_rec *rec)
 {
+    if (rec->beat) {
+        rec->beat->is_waiting = true;
+        mw_beat_tick(rec->beat);
+    }
     if (!rec->is_on) {
         return 0;
     }
@@ -106,6 +116,10 @@ int64_t mw_rec_comm_begin(struct mw_rec *rec)
 void mw_rec_comm_end(struct mw_rec *rec, int64_t begin_ns,
                      const struct mw_rec_event *event)
 {
+    if (rec->beat) {
+        rec->beat->is_waiting = false;
+        mw_beat_tick(rec->beat);
+    }
     if (!rec->is_on) {
         return;
     }

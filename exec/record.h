@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "exec/dev.h"
+#include "exec/heartbeat.h"
 #include "sim/engine/timeline.h"
 #include "sim/model/model.h"
 
@@ -37,6 +38,8 @@ struct mw_rec_time {
 
 struct mw_rec {
     struct mw_dev *dev;
+    struct mw_beat
+        *beat;     /* signs of life, also while is_on is false; or NULL */
     bool is_on;    /* off during warm-up and verification */
     int n_steps;   /* recorded so far */
     size_t cursor; /* next event of the step under way */
@@ -54,6 +57,8 @@ void mw_rec_step_end(struct mw_rec *rec);
 /* Ends the open compute segment, if any, and opens one. */
 void mw_rec_work(struct mw_rec *rec, enum mw_span_kind span, const char *name,
                  int microbatch, int stage);
+/* Between steps: waiting for the other ranks. */
+void mw_rec_rest(struct mw_rec *rec, const char *name);
 /* Ends the open segment. */
 void mw_rec_idle(struct mw_rec *rec);
 /* Around a communication: ends the open segment, notes the event, and opens

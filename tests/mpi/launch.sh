@@ -61,40 +61,59 @@ printf 'device,op,pass,dtype,m,n,k,time_s,source\nhost-cpu,norm,F,fp32,16,32,0,1
 expect 3 "$mw" run plan.yaml --backend host --hwdb stale
 first_line "stale/machine.csv: stale calibration: cpu was 'Babbage'"
 
-# A rank that is killed: the others are gone, one line says which.
-children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
-"$mw" run plan.yaml --backend host --steps 100000 >killed.out 2>killed.err &
-run=$!
-# In the middle of a step: both ranks have computed for 0.3 s (30 ticks of
+# Ranks in the middle of a step: each has computed for 0.3 s (30 ticks of
 # utime). mpirun itself may hang when a rank dies while it starts the others.
+children() { cat /proc/"$1"/task/*/children 2>/dev/null; }
 has_computed() {
     local ticks
     ticks=$(cut -d' ' -f14 "/proc/$1/stat" 2>/dev/null) || return 1
     grep -q meshwright-exec "/proc/$1/comm" 2>/dev/null && [ "${ticks:-0}" -ge 30 ]
 }
-rank=
-for _ in $(seq 600); do
-    mpirun=$(children "$run" | cut -d' ' -f1)
-    ranks=$([ -n "$mpirun" ] && children "$mpirun")
-    n_ready=0
-    for pid in $ranks; do has_computed "$pid" && n_ready=$((n_ready + 1)); done
-    [ "$n_ready" -eq 2 ] && rank=${ranks%% *} && break
-    sleep 0.05
-done
-[ -n "$rank" ] || fail "no ranks were started"
-others=$(children "$mpirun")
+# Starts a long run; sets run, mpirun, rank (a rank's process) and others.
+start_run() {
+    "$mw" run plan.yaml --backend host --steps 100000 --hang-timeout "$2" \
+        >"$1.out" 2>"$1.err" &
+    run=$!
+    rank=
+    for _ in $(seq 600); do
+        mpirun=$(children "$run" | cut -d' ' -f1)
+        ranks=$([ -n "$mpirun" ] && children "$mpirun")
+        n_ready=0
+        for pid in $ranks; do has_computed "$pid" && n_ready=$((n_ready + 1)); done
+        [ "$n_ready" -eq 2 ] && rank=${ranks%% *} && break
+        sleep 0.05
+    done
+    [ -n "$rank" ] || fail "no ranks were started"
+    others=$(children "$mpirun")
+}
+# Gone within 10 s; a process that nobody has waited for yet (Z) is gone too.
+is_alive() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
+all_gone() {
+    for pid in $others; do
+        for _ in $(seq 100); do
+            is_alive "$pid" || break
+            sleep 0.1
+        done
+        ! is_alive "$pid" || fail "rank process $pid is still there"
+    done
+}
+
+# A rank that is killed: the others are gone, one line says which.
+start_run killed 8s
 kill -9 "$rank"
 wait "$run"
 [ $? -eq 5 ] || fail "exit status after a rank was killed"
-grep -qE '^meshwright: rank [01] was ended by signal 9' killed.err ||
+grep -qE '^meshwright: rank [01] (was ended by signal 9|died in )' killed.err ||
     fail "message: $(cat killed.err)"
-# Gone within 10 s; a process that nobody has waited for yet (Z) is gone too.
-is_alive() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
-for pid in $others; do
-    for _ in $(seq 100); do
-        is_alive "$pid" || break
-        sleep 0.1
-    done
-    ! is_alive "$pid" || fail "rank process $pid is still there"
-done
+all_gone
+
+# A rank that stops answering is named, with what it was at.
+start_run hung 3s
+kill -STOP "$rank"
+wait "$run"
+[ $? -eq 5 ] || fail "exit status after a rank hung"
+grep -qE '^meshwright: rank [01] (hangs|waits forever) in .*: no rank moved for 3 s' \
+    hung.err || fail "message: $(cat hung.err)"
+all_gone
+expect 2 "$mw" run plan.yaml --backend host --hang-timeout soon
 finish
