@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/stats.h"
+#include "plots/plot.h"
 
 #include <math.h>
 #include <string.h>
@@ -347,6 +348,53 @@ enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
     }
     mw_outfile_abort(&out);
     mw_free(text);
+    return status;
+}
+
+/* "training_vtrain_multi_node.csv" -> "vtrain multi node". */
+static const char *series_name(struct mw_arena *arena, const char *file)
+{
+    const char *name = base_name(file);
+    char *out;
+
+    name += strncmp(name, "training_", 9) == 0 ? 9 : 0;
+    out = mw_arena_printf(arena, "%.*s", (int)strcspn(name, "."), name);
+    for (char *c = out; *c != '\0'; c++) {
+        *c = *c == '_' ? ' ' : *c;
+    }
+    return out;
+}
+
+enum mw_status mw_fit_plot(const struct mw_fit *f, const char *path,
+                           struct mw_err *err)
+{
+    const struct mw_plot_axes axes = {
+        .title = "Step time, each row's cell left out of the fit",
+        .x = {.label = "measured (s)", .is_log = true},
+        .y = {.label = "predicted (s)", .is_log = true},
+        .band = 0.1};
+    struct mw_plot_series series[GROUPS_MAX];
+    struct mw_arena arena;
+    size_t n = 0;
+
+    mw_arena_init(&arena);
+    double *x = mw_arena_alloc(&arena, f->n + 1, sizeof *x);
+    double *y = mw_arena_alloc(&arena, f->n + 1, sizeof *y);
+
+    for (size_t i = 0; i < f->n; i++) { /* rows of a file are together */
+        const char *file = row_of(f, i)->file;
+
+        x[i] = row_of(f, i)->measured_s;
+        y[i] = x[i] * exp(f->left_out[i]);
+        if (i == 0 || row_of(f, i - 1)->file != file) {
+            series[n++] = (struct mw_plot_series){
+                .label = series_name(&arena, file), .x = x + i, .y = y + i};
+        }
+        series[n - 1].n++;
+    }
+    enum mw_status status = mw_plot_scatter(&axes, series, n, path, err);
+
+    mw_arena_release(&arena);
     return status;
 }
 

@@ -20,6 +20,10 @@ void mw_fit_print_rows(const struct mw_fit *f);
  */
 enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
                                 const char *path, struct mw_err *err);
+/* Predicted against measured step times, left out, one series a file;
+ * path.svg, .png or "-". */
+enum mw_status mw_fit_plot(const struct mw_fit *f, const char *path,
+                           struct mw_err *err);
 /* CSV: group, rows, p50, p90, p99 and bias of left-out errors. */
 enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
                                    struct mw_err *err);

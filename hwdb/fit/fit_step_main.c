@@ -1,6 +1,6 @@
 /*
  * fit_step FILE.csv... [--write CONSTANTS.csv] [--errors MODEL_ERROR.csv]
- *          [--doc TEMPLATE OUT.md] [--rows]
+ *          [--doc TEMPLATE OUT.md] [--plot FILE.svg] [--rows]
  *
  * Fits the step model's constants to measured steps, prints them, and prints
  * for every file the error with the fitted constants and the error of rows
@@ -63,7 +63,7 @@ static enum mw_status write_constants(const struct mw_fit *f, const char *path,
 }
 
 struct outputs {
-    const char *target, *errors, *template, *doc;
+    const char *target, *errors, *template, *doc, *plot;
     bool with_rows;
 };
 
@@ -81,6 +81,9 @@ static enum mw_status write_all(const struct mw_fit *f, const struct outputs *o,
     if (status == MW_OK && o->doc != NULL) {
         status = mw_fit_write_doc(f, o->template, o->doc, err);
     }
+    if (status == MW_OK && o->plot != NULL) {
+        status = mw_fit_plot(f, o->plot, err);
+    }
     return status;
 }
 
@@ -96,6 +99,8 @@ static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
             o.target = argv[++i];
         } else if (strcmp(argv[i], "--rows") == 0) {
             o.with_rows = true;
+        } else if (strcmp(argv[i], "--plot") == 0 && i + 1 < argc) {
+            o.plot = argv[++i];
         } else if (strcmp(argv[i], "--errors") == 0 && i + 1 < argc) {
             o.errors = argv[++i];
         } else if (strcmp(argv[i], "--doc") == 0 && i + 2 < argc) {
@@ -128,10 +133,9 @@ int main(int argc, char **argv)
     struct mw_err err = {0};
 
     if (argc < 2) {
-        fprintf(
-            stderr,
-            "usage: fit_step FILE.csv... [--write CONSTANTS.csv] "
-            "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md] [--rows]\n");
+        fprintf(stderr, "usage: fit_step FILE.csv... [--write CONSTANTS.csv] "
+                        "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md] "
+                        "[--plot FILE.svg] [--rows]\n");
         return 2;
     }
     enum mw_status status = mw_hwdb_load(NULL, &db, &err);
