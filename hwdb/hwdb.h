@@ -148,6 +148,8 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
  * mpi, mode, clock, date, insitu_factor ...). NULL when absent. */
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key);
 const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db); /* or NULL */
+/* The folder of the shipped tables. */
+const char *mw_hwdb_data_dir(const struct mw_hwdb *db);
 
 /* ---- generic access, for `hw list|show|check` ------------------------------
  */

@@ -298,6 +298,11 @@ const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
     return NULL;
 }
 
+const char *mw_hwdb_data_dir(const struct mw_hwdb *db)
+{
+    return db->data_dir;
+}
+
 const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db)
 {
     return db->overlay_dir;

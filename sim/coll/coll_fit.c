@@ -342,26 +342,13 @@ static enum mw_status load_one(const char *path, struct mw_coll_fit *fit,
     return s;
 }
 
-bool coll_data_path(const char *name, char buf[MW_COLL_PATH_MAX])
-{
-    const char *env = getenv("MESHWRIGHT_DATA");
-    const char *dirs[] = {env && *env ? env : MW_COLL_SOURCE_DIR,
-                          MW_COLL_INSTALL_DIR};
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(buf, MW_COLL_PATH_MAX, "%s/%s", dirs[i], name);
-        if (mw_file_exists(buf)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 enum mw_status mw_coll_fit_load(const struct mw_hwdb *db,
                                 struct mw_coll_fit *out, struct mw_err *err)
 {
     char path[MW_COLL_PATH_MAX];
     enum mw_status s = MW_OK;
-    if (coll_data_path("coll_fit.csv", path)) {
+    snprintf(path, sizeof path, "%s/coll_fit.csv", mw_hwdb_data_dir(db));
+    if (mw_file_exists(path)) {
         s = load_one(path, out, err);
     }
     const char *overlay = mw_hwdb_overlay_dir(db);

@@ -44,10 +44,8 @@ double coll_fit_ratio(const struct mw_coll_fit *fit,
                       const struct mw_coll_knot *key, double log2_bytes,
                       const char **out_source);
 
-/* Where a shipped table is: MESHWRIGHT_DATA, else beside the sources, else
- * installed. False, and the last place tried, when it is nowhere. */
+/* Longest path of a table. */
 enum { MW_COLL_PATH_MAX = 1024 };
-bool coll_data_path(const char *name, char buf[MW_COLL_PATH_MAX]);
 
 /* Into the order that look-ups need. */
 void coll_fit_sort(struct mw_coll_fit *fit);

@@ -191,7 +191,7 @@ enum mw_status mw_moe_table_load(const struct mw_hwdb *db,
     const char *overlay = mw_hwdb_overlay_dir(db);
     snprintf(path, sizeof path, "%s/coll_moe.csv", overlay ? overlay : "");
     if (!overlay || !mw_file_exists(path)) {
-        coll_data_path("coll_moe.csv", path);
+        snprintf(path, sizeof path, "%s/coll_moe.csv", mw_hwdb_data_dir(db));
     }
     mw_arena_init(&t->arena);
     enum mw_status s = mw_csv_load(path, &t->arena, &csv, err);
