@@ -83,10 +83,19 @@ static int zero_of(struct mw_case *c)
     if (text[1] == '\0' && text[0] >= '0' && text[0] <= '3') {
         return text[0] - '0';
     }
+    if (mw_text_has(text, "-like")) {
+        mw_case_skip(c, "sharding '%s' is not modelled", text);
+    }
+    if (mw_text_has(text, "within")) {
+        mw_case_fill(c, MW_FILL_ZERO_GROUP);
+        return 1;
+    }
+    if (mw_text_has(text, "fsdp") &&
+        (mw_text_has(text, "zero1") || mw_text_has(text, "zero-1"))) {
+        mw_case_fill(c, MW_FILL_ZERO_GROUP);
+        return 3;
+    }
     if (mw_text_has(text, "zero1") || mw_text_has(text, "zero-1")) {
-        if (mw_text_has(text, "fsdp") || mw_text_has(text, "within")) {
-            mw_case_skip(c, "sharding '%s' is not modelled", text);
-        }
         return 1;
     }
     if (mw_text_has(text, "fsdp-2") || mw_text_has(text, "zero-2")) {

@@ -43,6 +43,9 @@
       "global batch / dp for Megatron-LM of 2020, which did not accumulate")   \
     X(MICRO_BATCH, "micro_batch", "1")                                         \
     X(ZERO, "zero", "1 for Megatron-Core since 2024, else 0")                  \
+    X(ZERO_GROUP, "zero_group",                                                \
+      "sharding within a smaller group as ZeRO-1 over all replicas; ZeRO-1 "   \
+      "with FSDP as ZeRO-3")                                                   \
     X(SP, "seq_parallel", "with tp > 1 for Megatron-Core since 2024, else no") \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
