@@ -16,17 +16,29 @@
  * sums dK and dV over the queries (and the heads of the group, ascending), one
  * dQ over the keys. Nothing is added by two blocks: no atomics, fixed order.
  *
- * CUDA cores in float32: right, not fast. Tensor cores are left out.
+ * float32 runs on CUDA cores. bfloat16 runs on tensor cores, its tiles passing
+ * through shared memory so that the thread's share of a tile is the same;
+ * probabilities and their gradients are rounded to bfloat16 for the second
+ * product, as FlashAttention does. Left out: asynchronous copies, warp groups.
  */
 #include "kernels/cuda/cuda_int.cuh"
+#include "kernels/cuda/mma_int.cuh"
 
 enum { TILE = 64, SLICE = 32, SIDE = 16, PER = TILE / SIDE };
 
-/* Shared memory of a block: 33.5 KiB. One column more than needed, so that a
- * column of a tile lies in different banks. */
-struct tiles {
+/* Shared memory of a block. float32, 33.5 KiB: one column more than needed, so
+ * that a column of a tile lies in different banks. */
+template <typename T> struct tiles {
     float a[TILE][SLICE + 1], b[TILE][SLICE + 1];
     float p[TILE][TILE + 1];
+};
+
+/* bfloat16, 36 KiB: `sum` is what tensor cores have added. */
+template <> struct tiles<mw_bf16> {
+    alignas(32) mw_bf16 a[TILE][SLICE + 8];
+    alignas(32) mw_bf16 b[TILE][SLICE + 8];
+    alignas(32) mw_bf16 p[TILE][TILE + 8];
+    alignas(32) float sum[TILE][TILE + 4];
 };
 
 /* One head of one sequence: rows of a matrix, `ld` elements apart. */
@@ -44,27 +56,37 @@ __device__ static rows_of<T> head_rows(T *base, int row, int ld, int head,
     return {base + at, static_cast<size_t>(ld)};
 }
 
+__device__ inline void copy_element(float *to, const float *from)
+{
+    *to = from ? *from : 0.0f;
+}
+
+__device__ inline void copy_element(mw_bf16 *to, const mw_bf16 *from)
+{
+    to->bits = from ? from->bits : static_cast<uint16_t>(0);
+}
+
 /* to = rows [row0, row0 + 64) x dims [d0, d0 + 32); zero outside. */
-template <typename T>
-__device__ static void load_slice(float (*to)[SLICE + 1], rows_of<const T> m,
-                                  int row0, int n_rows, int d0, int dim)
+template <typename T, int LD>
+__device__ static void load_slice(T (*to)[LD], rows_of<const T> m, int row0,
+                                  int n_rows, int d0, int dim)
 {
     int tid = threadIdx.y * SIDE + threadIdx.x;
     for (int i = tid; i < TILE * SLICE; i += SIDE * SIDE) {
         int r = i / SLICE, d = i % SLICE;
         bool is_inside = row0 + r < n_rows && d0 + d < dim;
-        to[r][d] = is_inside
-                       ? mw_load(m.base + static_cast<size_t>(row0 + r) * m.ld +
-                                 d0 + d)
-                       : 0.0f;
+        copy_element(&to[r][d],
+                     is_inside ? m.base + static_cast<size_t>(row0 + r) * m.ld +
+                                     d0 + d
+                               : nullptr);
     }
 }
 
 /* s = A[a0 ..] B[b0 ..]^T over the head dimension. */
-template <typename T>
-__device__ static void
-tile_product(float s[PER][PER], tiles *t, rows_of<const T> a, int a0,
-             rows_of<const T> b, int b0, int n_rows, int dim)
+__device__ static void tile_product(float s[PER][PER], tiles<float> *t,
+                                    rows_of<const float> a, int a0,
+                                    rows_of<const float> b, int b0, int n_rows,
+                                    int dim)
 {
     for (int i = 0; i < PER; i++) {
         for (int j = 0; j < PER; j++) {
@@ -91,21 +113,102 @@ tile_product(float s[PER][PER], tiles *t, rows_of<const T> a, int a0,
     }
 }
 
+__device__ static int warp_of_block()
+{
+    return (static_cast<int>(threadIdx.y) * SIDE +
+            static_cast<int>(threadIdx.x)) /
+           MW_WARP;
+}
+
+/* A warp has two of the 16 squares of a tile: one row of squares, two columns
+ * of them. */
+__device__ static void tile_product(float s[PER][PER], tiles<mw_bf16> *t,
+                                    rows_of<const mw_bf16> a, int a0,
+                                    rows_of<const mw_bf16> b, int b0,
+                                    int n_rows, int dim)
+{
+    int row = warp_of_block() / 2 * MW_MMA;
+    int col = warp_of_block() % 2 * 2 * MW_MMA;
+    mw_mma_sum sum[2];
+    mw_mma_zero(&sum[0]);
+    mw_mma_zero(&sum[1]);
+    for (int d0 = 0; d0 < dim; d0 += SLICE) {
+        __syncthreads();
+        load_slice(t->a, a, a0, n_rows, d0, dim);
+        load_slice(t->b, b, b0, n_rows, d0, dim);
+        __syncthreads();
+        for (int d = 0; d < SLICE; d += MW_MMA) {
+            for (int i = 0; i < 2; i++) {
+                mw_mma<false, true>(&sum[i], &t->a[row][d], SLICE + 8,
+                                    &t->b[col + i * MW_MMA][d], SLICE + 8);
+            }
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        mw_mma_store(&t->sum[row][col + i * MW_MMA], &sum[i], TILE + 4);
+    }
+    __syncthreads();
+    for (int i = 0; i < PER; i++) {
+        for (int j = 0; j < PER; j++) {
+            s[i][j] = t->sum[PER * threadIdx.y + i][threadIdx.x + SIDE * j];
+        }
+    }
+}
+
 /* Between two calls lies a tile_product, whose barriers end the reads of the
  * tile before; tile_apply's first barrier ends the writes. */
-__device__ static void put_tile(tiles *t, const float s[PER][PER])
+template <typename T>
+__device__ static void put_tile(tiles<T> *t, const float s[PER][PER])
 {
     for (int i = 0; i < PER; i++) {
         for (int j = 0; j < PER; j++) {
-            t->p[PER * threadIdx.y + i][threadIdx.x + SIDE * j] = s[i][j];
+            mw_store(&t->p[PER * threadIdx.y + i][threadIdx.x + SIDE * j],
+                     s[i][j]);
+        }
+    }
+}
+
+/* acc[64][32] of a slice += P X, or P^T X: X is in t->b; a thread has rows
+ * 4 ty + i and dims tx, tx + 16. */
+template <bool IS_TRANSPOSED>
+__device__ static void apply_slice(float acc[PER][2], tiles<float> *t)
+{
+    for (int k = 0; k < TILE; k++) {
+        float u = t->b[k][threadIdx.x], v = t->b[k][threadIdx.x + SIDE];
+        for (int i = 0; i < PER; i++) {
+            int row = PER * threadIdx.y + i;
+            float p = IS_TRANSPOSED ? t->p[k][row] : t->p[row][k];
+            acc[i][0] += p * u;
+            acc[i][1] += p * v;
+        }
+    }
+}
+
+/* A warp has one of the 4 x 2 squares. */
+template <bool IS_TRANSPOSED>
+__device__ static void apply_slice(float acc[PER][2], tiles<mw_bf16> *t)
+{
+    int row = warp_of_block() / 2 * MW_MMA, col = warp_of_block() % 2 * MW_MMA;
+    mw_mma_sum sum;
+    mw_mma_zero(&sum);
+    for (int k = 0; k < TILE; k += MW_MMA) {
+        mw_mma<IS_TRANSPOSED, false>(
+            &sum, IS_TRANSPOSED ? &t->p[k][row] : &t->p[row][k], TILE + 8,
+            &t->b[k][col], SLICE + 8);
+    }
+    mw_mma_store(&t->sum[row][col], &sum, TILE + 4);
+    __syncthreads();
+    for (int i = 0; i < PER; i++) {
+        for (int j = 0; j < 2; j++) {
+            acc[i][j] += t->sum[PER * threadIdx.y + i][threadIdx.x + SIDE * j];
         }
     }
 }
 
 /* acc[64][DIM] += P X, or P^T X: rows of X are [x0, x0 + 64); a thread has
- * rows 4 ty + i and dims tx + 16 c. */
+ * dims tx + 16 c. */
 template <typename T, int DIM, bool IS_TRANSPOSED>
-__device__ static void tile_apply(float acc[PER][DIM / SIDE], tiles *t,
+__device__ static void tile_apply(float acc[PER][DIM / SIDE], tiles<T> *t,
                                   rows_of<const T> x, int x0, int n_rows,
                                   int dim)
 {
@@ -117,14 +220,15 @@ __device__ static void tile_apply(float acc[PER][DIM / SIDE], tiles *t,
         __syncthreads();
         load_slice(t->b, x, x0, n_rows, slice * SLICE, dim);
         __syncthreads();
-        for (int k = 0; k < TILE; k++) {
-            float u = t->b[k][threadIdx.x], v = t->b[k][threadIdx.x + SIDE];
-            for (int i = 0; i < PER; i++) {
-                int row = PER * threadIdx.y + i;
-                float p = IS_TRANSPOSED ? t->p[k][row] : t->p[row][k];
-                acc[i][2 * slice] += p * u;
-                acc[i][2 * slice + 1] += p * v;
-            }
+        float part[PER][2];
+        for (int i = 0; i < PER; i++) {
+            part[i][0] = acc[i][2 * slice];
+            part[i][1] = acc[i][2 * slice + 1];
+        }
+        apply_slice<IS_TRANSPOSED>(part, t);
+        for (int i = 0; i < PER; i++) {
+            acc[i][2 * slice] = part[i][0];
+            acc[i][2 * slice + 1] = part[i][1];
         }
     }
 }
@@ -191,7 +295,7 @@ __device__ static float soften(float s[PER], float *max, float *sum)
 template <typename T, int DIM>
 __global__ void attention_fwd(const struct mw_k_attention_cuda a)
 {
-    __shared__ tiles t;
+    __shared__ tiles<T> t;
     const struct mw_k_attention h = a.shape;
     int q0 = static_cast<int>(blockIdx.x) * TILE;
     int head = static_cast<int>(blockIdx.y), first = blockIdx.z * h.seq;
@@ -293,7 +397,7 @@ __device__ static head_view<T> view_head(const struct mw_k_attention_cuda &a,
 
 /* p = exp(S - lse) of the tile (q0, k0); zero where not seen. */
 template <typename T>
-__device__ static void probabilities(float p[PER][PER], tiles *t,
+__device__ static void probabilities(float p[PER][PER], tiles<T> *t,
                                      const head_view<T> &h, int q0, int k0)
 {
     tile_product(p, t, h.q, q0, h.k, k0, h.seq, h.dim);
@@ -311,7 +415,7 @@ __device__ static void probabilities(float p[PER][PER], tiles *t,
 /* ds = P (dO V^T - delta) scale of the tile. */
 template <typename T>
 __device__ static void score_gradient(float ds[PER][PER],
-                                      const float p[PER][PER], tiles *t,
+                                      const float p[PER][PER], tiles<T> *t,
                                       const head_view<T> &h, int q0, int k0)
 {
     tile_product(ds, t, h.dout, q0, h.v, k0, h.seq, h.dim);
@@ -327,7 +431,7 @@ __device__ static void score_gradient(float ds[PER][PER],
 template <typename T, int DIM>
 __global__ void attention_dkv(const struct mw_k_attention_cuda a)
 {
-    __shared__ tiles t;
+    __shared__ tiles<T> t;
     int k0 = static_cast<int>(blockIdx.x) * TILE;
     int kv = static_cast<int>(blockIdx.y);
     int group = a.shape.n_heads / a.shape.n_kv_heads;
@@ -358,7 +462,7 @@ __global__ void attention_dkv(const struct mw_k_attention_cuda a)
 template <typename T, int DIM>
 __global__ void attention_dq(const struct mw_k_attention_cuda a)
 {
-    __shared__ tiles t;
+    __shared__ tiles<T> t;
     int q0 = static_cast<int>(blockIdx.x) * TILE;
     int head = static_cast<int>(blockIdx.y);
     head_view<T> h = view_head<T>(a, static_cast<int>(blockIdx.z), head);

@@ -149,6 +149,13 @@ void run_block()
 }
 } /* namespace */
 
+void mw_emulate_aligned(const void *p, unsigned bytes, int ld, int step)
+{
+    if (reinterpret_cast<uintptr_t>(p) % bytes != 0 || ld % step != 0) {
+        die("a matrix that a warp function cannot load");
+    }
+}
+
 void mw_emulate_seed(uint64_t seed)
 {
     s.random = seed * 2 + 1;

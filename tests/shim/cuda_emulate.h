@@ -58,6 +58,9 @@ inline float __uint_as_float(unsigned u)
     return f;
 }
 
+/* Ends the program when p is not on `bytes` or ld no multiple of `step`. */
+void mw_emulate_aligned(const void *p, unsigned bytes, int ld, int step);
+
 /* Runs body once a thread, in blocks. */
 void mw_emulate_grid(dim3 grid, dim3 block, const std::function<void()> &body);
 

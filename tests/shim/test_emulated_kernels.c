@@ -2,130 +2,15 @@
  * The CUDA kernels, run by the thread emulator, against the host kernels.
  *
  * Inputs of the bfloat16 variants are rounded first, so both sides see the
- * same numbers. Tolerance, relative to the largest value of an output: 2e-5
- * for float32 outputs (other order of summation, other exp), 2^-8 more where
- * the output is stored in bfloat16. Each case runs under three seeds of the
- * thread order, and these must agree to the bit.
+ * same numbers (tolerances: emulated.h). Norms run under three seeds of the
+ * thread order, which must agree to the bit; attention has a file of its own.
  */
-#include "mw_test.h"
-
 #include "base/mem.h"
 #include "base/rand.h"
-#include "kernels/cuda/cuda_kernels.h"
+#include "tests/shim/emulated.h"
 
 #include <math.h>
 #include <string.h>
-
-void mw_emulate_seed(uint64_t seed);
-
-enum { N_SEEDS = 3 };
-static const double bf16_step = 1.0 / 256.0;
-
-static size_t elem_bytes(enum mw_k_elem e)
-{
-    return e == MW_K_F32 ? 4 : 2;
-}
-
-static float from_bits(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static uint16_t to_bf16(float f)
-{
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    u += 0x7fffu + ((u >> 16) & 1u);
-    return (uint16_t)(u >> 16);
-}
-
-/* A typed copy of x; x itself is rounded to the type. */
-static void *typed(float *x, size_t n, enum mw_k_elem e)
-{
-    char *p = mw_calloc(n, elem_bytes(e));
-    for (size_t i = 0; i < n; i++) {
-        uint16_t b = to_bf16(x[i]);
-        if (e == MW_K_BF16) {
-            x[i] = from_bits((uint32_t)b << 16);
-        }
-        memcpy(p + i * elem_bytes(e), e == MW_K_F32 ? (void *)&x[i] : &b,
-               elem_bytes(e));
-    }
-    return p;
-}
-
-static float *floats(const void *p, size_t n, enum mw_k_elem e)
-{
-    float *x = mw_calloc(n, sizeof *x);
-    const char *c = p;
-    for (size_t i = 0; i < n; i++) {
-        uint16_t b;
-        if (e == MW_K_F32) {
-            memcpy(&x[i], c + 4 * i, 4);
-        } else {
-            memcpy(&b, c + 2 * i, 2);
-            x[i] = from_bits((uint32_t)b << 16);
-        }
-    }
-    return x;
-}
-
-static float *randoms(size_t n, uint64_t stream)
-{
-    float *x = mw_calloc(n, sizeof *x);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t r = mw_rand_u64(7, stream, i) >> 40;
-        x[i] = (float)r / (float)(1 << 23) - 1.0f;
-    }
-    return x;
-}
-
-static void check(const char *what, const float *want, const void *got,
-                  size_t n, enum mw_k_elem e)
-{
-    float *v = floats(got, n, e);
-    double max = 0.0, worst = 0.0;
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        max = fmax(max, fabs((double)want[i]));
-        double d = fabs((double)want[i] - (double)v[i]);
-        if (!(d <= worst)) {
-            worst = d;
-            at = i;
-        }
-    }
-    double allowed = (2e-5 + (e == MW_K_BF16 ? bf16_step : 0.0)) * max + 1e-7;
-    if (!(worst <= allowed)) {
-        fail_msg("%s (elem %d): %g at %zu of %zu, expected %g (off by %g, "
-                 "allowed %g)",
-                 what, (int)e, (double)v[at], at, n, (double)want[at], worst,
-                 allowed);
-    }
-    mw_free(v);
-}
-
-/* Results of the first seed must come again under the others. */
-static void check_same(void **first, const void *now, size_t bytes, int seed)
-{
-    if (seed == 0) {
-        *first = mw_calloc(bytes, 1);
-        memcpy(*first, now, bytes);
-    } else {
-        assert_memory_equal(*first, now, bytes);
-    }
-    if (seed == N_SEEDS - 1) {
-        mw_free(*first);
-    }
-}
-
-static void free_all(void **p, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        mw_free(p[i]);
-    }
-}
 
 /* ---- norms ------------------------------------------------------------- */
 /* Inputs, twice: as floats and as the type; what the host makes of them. */
@@ -499,86 +384,6 @@ static void test_xent(void **state)
     xent_case(MW_K_BF16);
 }
 
-/* ---- attention
- * ----------------------------------------------------------------- */
-static void attention_case(enum mw_k_elem e, struct mw_k_attention h, int seeds)
-{
-    size_t rows = (size_t)(h.n_seqs * h.seq);
-    size_t nq = rows * (size_t)h.ld_q, nkv = rows * (size_t)h.ld_kv;
-    size_t no = rows * (size_t)(h.n_heads * h.head_dim);
-    size_t nl = rows * (size_t)h.n_heads;
-    float *q = randoms(nq, 1), *k = randoms(nkv, 2), *v = randoms(nkv, 3);
-    float *dout = randoms(no, 4), *out = mw_calloc(no, 4);
-    for (size_t i = 0; i < nq; i++) {
-        q[i] *= 3.0f; /* scores apart, so that the running maximum moves */
-    }
-    float *lse = mw_calloc(nl, 4), *dq = mw_calloc(nq, 4);
-    float *dk = mw_calloc(nkv, 4), *dv = mw_calloc(nkv, 4);
-    float *scratch = mw_calloc(mw_k_attention_scratch(&h), 4);
-    void *tq = typed(q, nq, e), *tk = typed(k, nkv, e), *tv = typed(v, nkv, e),
-         *tdout = typed(dout, no, e);
-    struct mw_k_attention_io io = {q,    k,    v,    out,  lse,
-                                   NULL, NULL, NULL, NULL, scratch};
-    mw_k_attention_fwd(&h, &io);
-    io.dout = dout;
-    io.dq = dq;
-    io.dk = dk;
-    io.dv = dv;
-    mw_k_attention_bwd(&h, &io);
-    void *first = NULL;
-    for (int seed = 0; seed < seeds; seed++) {
-        void *to = mw_calloc(no, 4), *tdq = mw_calloc(nq, 4),
-             *tdk = mw_calloc(nkv, 4), *tdv = mw_calloc(nkv, 4);
-        float *l = mw_calloc(nl, 4);
-        float *delta = mw_calloc(mw_k_attention_scratch_cuda(&h), 4);
-        const struct mw_k_attention_cuda a = {e, h,     tq,  tk,  tv,  to,
-                                              l, tdout, tdq, tdk, tdv, delta};
-        mw_emulate_seed((uint64_t)seed);
-        assert_int_equal(mw_k_attention_fwd_cuda(&a, NULL), 0);
-        check("attention out", out, to, no, e);
-        check("attention lse", lse, l, nl, MW_K_F32);
-        assert_int_equal(mw_k_attention_bwd_cuda(&a, NULL), 0);
-        check("attention dv", dv, tdv, nkv, e);
-        check("attention dk", dk, tdk, nkv, e);
-        check("attention dq", dq, tdq, nq, e);
-        if (seeds > 1) {
-            check_same(&first, tdk, nkv * elem_bytes(e), seed);
-        }
-        void *all[] = {to, tdq, tdk, tdv, l, delta};
-        free_all(all, sizeof all / sizeof *all);
-    }
-    void *all[] = {q,  k,  v,       dout, out, lse, dq,
-                   dk, dv, scratch, tq,   tk,  tv,  tdout};
-    free_all(all, sizeof all / sizeof *all);
-}
-
-/* Shapes: several tiles with a ragged last one; grouped queries; a head
- * dimension that is no multiple of a slice; rows wider than the heads. */
-static void test_attention(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        enum mw_k_elem e = (enum mw_k_elem)i;
-        attention_case(e, (struct mw_k_attention){1, 150, 2, 2, 16, 32, 32},
-                       N_SEEDS);
-        attention_case(e, (struct mw_k_attention){2, 65, 4, 2, 40, 170, 90}, 1);
-    }
-    attention_case(MW_K_F32,
-                   (struct mw_k_attention){1, 64, 1, 1, 128, 128, 128}, 1);
-    attention_case(MW_K_BF16,
-                   (struct mw_k_attention){1, 70, 2, 1, 256, 512, 256}, 1);
-    attention_case(MW_K_F32, (struct mw_k_attention){3, 1, 1, 1, 8, 8, 8}, 1);
-}
-
-static void test_attention_refuses(void **state)
-{
-    (void)state;
-    const struct mw_k_attention_cuda a = {
-        .shape = {1, 1, 1, 1, MW_K_HEAD_DIM_MAX + 1, 1, 1}};
-    assert_int_not_equal(mw_k_attention_fwd_cuda(&a, NULL), 0);
-    assert_int_not_equal(mw_k_attention_bwd_cuda(&a, NULL), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -592,8 +397,6 @@ int main(void)
         cmocka_unit_test(test_bf16_rounding),
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_xent),
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_attention_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
