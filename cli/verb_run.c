@@ -16,6 +16,7 @@ struct args {
     const char *plan, *backend, *trace, *clock, *slow, *steps;
     long long ranks;
     double hang_s;
+    const char *resume, *checkpoint, *every;
     bool verify, is_print;
 };
 
@@ -28,7 +29,10 @@ enum {
     OPT_CLOCK,
     OPT_SLOW,
     OPT_PRINT,
-    OPT_HANG
+    OPT_HANG,
+    OPT_RESUME,
+    OPT_CHECKPOINT,
+    OPT_EVERY
 };
 
 static const struct argp_option options[] = {
@@ -46,6 +50,12 @@ static const struct argp_option options[] = {
      "Clock of the timeline: virtual (default) or wall", 0},
     {"slow", OPT_SLOW, "KIND=FACTOR", 0,
      "Test aid: make a kind of operator slower, for example gemm=1.3", 0},
+    {"checkpoint", OPT_CHECKPOINT, "FILE", 0,
+     "Write weights and optimizer state after the last step", 0},
+    {"checkpoint-every", OPT_EVERY, "N", 0,
+     "With --checkpoint: after every N steps as well", 0},
+    {"resume", OPT_RESUME, "FILE", 0,
+     "Go on from a checkpoint; the plan may have another layout", 0},
     {"hang-timeout", OPT_HANG, "TIME", 0,
      "Stop when no rank shows a sign of life for so long (default 8s; 0s: "
      "never). A layer of a large model may need more",
@@ -109,6 +119,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_SLOW:
         a->slow = arg;
+        return 0;
+    case OPT_RESUME:
+        a->resume = arg;
+        return 0;
+    case OPT_CHECKPOINT:
+        a->checkpoint = arg;
+        return 0;
+    case OPT_EVERY:
+        if (mw_cli_int("--checkpoint-every", arg, 1, 100000, &steps, &err) !=
+            MW_OK) {
+            argp_error(state, "%s", err.text);
+        }
+        a->every = arg;
         return 0;
     case OPT_HANG:
         if (mw_quantity_parse(arg, MW_Q_SECONDS, &a->hang_s, NULL) != MW_OK ||
@@ -193,6 +216,9 @@ static void build(const struct args *a, struct mw_launch *launch)
     add_pair(launch, "--clock", a->clock);
     add_pair(launch, "--slow", a->slow);
     add_pair(launch, "--hwdb", a->cli.hwdb);
+    add_pair(launch, "--resume", a->resume);
+    add_pair(launch, "--checkpoint", a->checkpoint);
+    add_pair(launch, "--checkpoint-every", a->every);
     if (a->verify) {
         mw_launch_arg(launch, "--verify");
     }

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/stats.h"
+#include "exec/checkpoint.h"
 #include "exec/fingerprint.h"
 #include "exec/predict.h"
 #include "exec/replay_clock.h"
@@ -175,11 +176,58 @@ static enum mw_status one_step(struct drive *d, int step)
     return is_checked ? MW_OK : mw_exec_loss(&d->ex, &r->loss[step]);
 }
 
+/* ---- checkpoints --------------------------------------------------------- */
+static enum mw_status save(struct drive *d)
+{
+    const char *path = d->opts->checkpoint;
+    bool is_root = d->world->rank == 0;
+    enum mw_status st = MW_OK;
+    if (is_root) {
+        st = mw_checkpoint_begin(&d->ex, path, d->err);
+    }
+    MW_TRY(agree(d, st));
+    MW_TRY(agree(d, mw_checkpoint_write(&d->ex, path, d->err)));
+    if (is_root) {
+        st = mw_checkpoint_finish(&d->ex, path, d->err);
+    }
+    return agree(d, st);
+}
+
+static bool saves_after(const struct drive *d, int step)
+{
+    int every = d->opts->checkpoint_every;
+    return d->opts->checkpoint && (step == d->out->steps - 1 ||
+                                   (every > 0 && (step + 1) % every == 0));
+}
+
+static enum mw_status resume(struct drive *d)
+{
+    const char *path = d->opts->resume;
+    enum mw_status st = MW_OK;
+    if (!path) {
+        return MW_OK;
+    }
+    if (d->world->rank == 0) {
+        st = mw_checkpoint_check(&d->ex, path, d->err);
+    }
+    MW_TRY(agree(d, st));
+    st = mw_checkpoint_read(&d->ex, path, d->err);
+    if (st == MW_OK && d->ref.is_open) {
+        st = mw_checkpoint_read(&d->ref.ex, path, d->err);
+    }
+    d->out->first_step = d->ex.step;
+    return agree(d, st);
+}
+
 static enum mw_status train(struct drive *d)
 {
     struct mw_drive_result *r = d->out;
     for (int step = 0; step < r->steps; step++) {
         MW_TRY(one_step(d, step));
+        if (saves_after(d, step)) {
+            mw_rec_rest(&d->rec, "a checkpoint");
+            MW_TRY(save(d));
+        }
         if (!isfinite(r->loss[step])) {
             return mw_fail(d->err, MW_EFAILED, "the loss of step %d is %g",
                            step, r->loss[step]);
@@ -353,6 +401,7 @@ static enum mw_status run(struct drive *d)
     MW_TRY(agree(d, open_device(d)));
     MW_TRY(agree(d, open_all(d)));
     begin_result(d);
+    MW_TRY(resume(d));
     MW_TRY(train(d));
     mw_reference_close(&d->ref);
     MW_TRY(measure(d));

@@ -21,13 +21,18 @@ struct mw_drive_opts {
                                               few) warm up and are not timed */
     bool verify;
     const char *beats; /* heartbeat file or NULL */
+    /* Checkpoints: read before the first step, or NULL; written after every
+     * so many steps and after the last, or NULL. */
+    const char *resume, *checkpoint;
+    int checkpoint_every; /* 0: after the last step alone */
     struct mw_slow slow;
 };
 
 struct mw_drive_result {
     int n_ranks, steps, warmup;
-    double *loss;                           /* [steps] */
-    double step_time_s, step_time_cv;       /* wall: median, spread */
+    int first_step;                   /* steps done before: of the checkpoint */
+    double *loss;                     /* [steps] */
+    double step_time_s, step_time_cv; /* wall: median, spread */
     double virtual_step_time_s, virtual_cv; /* replay of lower quartiles */
     double predicted_step_time_s;           /* of the plan; NaN: none */
     bool is_verified;

@@ -21,6 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { STEPS_MAX = 100000 };
+
 struct args {
     const char *verb, *file, *result, *out, *slow;
     struct mw_drive_opts run;
@@ -35,7 +37,10 @@ enum {
     OPT_SLOW,
     OPT_BACKEND,
     OPT_RESULT,
-    OPT_BEATS
+    OPT_BEATS,
+    OPT_RESUME,
+    OPT_CHECKPOINT,
+    OPT_EVERY
 };
 
 static const struct argp_option options[] = {
@@ -52,6 +57,10 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "bench-*: the CSV file to write", 0},
     {"result", OPT_RESULT, "FILE", 0, "Where the launcher wants the outcome",
      0},
+    {"resume", OPT_RESUME, "FILE", 0, "Go on from a checkpoint", 0},
+    {"checkpoint", OPT_CHECKPOINT, "FILE", 0, "Write a checkpoint at the end",
+     0},
+    {"checkpoint-every", OPT_EVERY, "N", 0, "And after every N steps", 0},
     {"heartbeat", OPT_BEATS, "FILE", 0,
      "Where the launcher looks for signs of life", 0},
     {0}};
@@ -81,15 +90,15 @@ static error_t parse_positional(struct args *a, char *arg,
     return 0;
 }
 
-static void parse_number(struct args *a, const char *arg,
-                         struct argp_state *state)
+static void parse_count(const char *option, int max, const char *arg, int *out,
+                        struct argp_state *state)
 {
-    int64_t n;
-    if (mw_int_parse(arg, &n, NULL) != MW_OK || n < 1 || n > 100000) {
-        argp_error(state, "--steps: '%s' is not an integer in 1..100000", arg);
-        return;
+    int64_t v = 0;
+    if (mw_int_parse(arg, &v, NULL) != MW_OK || v < 1 || v > max) {
+        argp_error(state, "%s: '%s' is not an integer in 1..%d", option, arg,
+                   max);
     }
-    a->run.steps = (int)n;
+    *out = (int)v;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -100,7 +109,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->run.backend = arg;
         return 0;
     case OPT_STEPS:
-        parse_number(a, arg, state);
+        parse_count("--steps", STEPS_MAX, arg, &a->run.steps, state);
         return 0;
     case OPT_VERIFY:
         a->run.verify = true;
@@ -123,6 +132,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'o':
         a->out = arg;
+        return 0;
+    case OPT_RESUME:
+        a->run.resume = arg;
+        return 0;
+    case OPT_CHECKPOINT:
+        a->run.checkpoint = arg;
+        return 0;
+    case OPT_EVERY:
+        parse_count("--checkpoint-every", STEPS_MAX, arg,
+                    &a->run.checkpoint_every, state);
         return 0;
     case OPT_BEATS:
         a->run.beats = arg;

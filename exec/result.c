@@ -43,6 +43,7 @@ json_t *mw_drive_json(const struct mw_drive_opts *opts,
     mw_json_set_int(o, "ranks", r->n_ranks);
     mw_json_set_int(o, "steps", r->steps);
     mw_json_set_int(o, "warmup", r->warmup);
+    mw_json_set_int(o, "first_step", r->first_step);
     mw_json_set_real(o, "step_time_s", r->step_time_s);
     mw_json_set_real(o, "step_time_cv", r->step_time_cv);
     mw_json_set_real(o, "virtual_step_time_s", r->virtual_step_time_s);

@@ -72,6 +72,7 @@ has_computed() {
 # Starts a long run; sets run, mpirun, rank (a rank's process) and others.
 start_run() {
     "$mw" run plan.yaml --backend host --steps 100000 --hang-timeout "$2" \
+        --checkpoint "$1.ckpt" --checkpoint-every 1 \
         >"$1.out" 2>"$1.err" &
     run=$!
     rank=
@@ -106,6 +107,14 @@ wait "$run"
 grep -qE '^meshwright: rank [01] (was ended by signal 9|died in )' killed.err ||
     fail "message: $(cat killed.err)"
 all_gone
+
+# The last whole checkpoint goes on, under another layout too.
+expect 0 "$mw" plan small.yaml --fix tp=2,pp=1,dp=1 -o tp.yaml
+expect 0 "$mw" run tp.yaml --backend host --steps 2 --resume killed.ckpt --json
+json "o['first_step'] > 0 and o['loss'][1] < 4"
+cp killed.ckpt cut.ckpt && truncate -s -4 cut.ckpt
+expect 3 "$mw" run tp.yaml --backend host --resume cut.ckpt
+first_line '^meshwright: cut.ckpt: has .* bytes instead of'
 
 # A rank that stops answering is named, with what it was at.
 start_run hung 3s

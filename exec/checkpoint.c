@@ -1,0 +1,423 @@
+/*
+ * Writing and reading the file of checkpoint.h.
+ *
+ * A slice is a set of runs of the whole tensor; runs are as long as elements
+ * follow each other on both sides, so a slice of rows is one write and a slice
+ * of columns one per row. Of equal copies one rank writes: data rank 0 where
+ * ZeRO does not split, tp rank 0 of tensors that tp does not split, the
+ * embedding rather than its twin at the head.
+ */
+#include "exec/checkpoint.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    MAGIC = 8,
+    HEADER = 4088,
+    PAYLOAD = MAGIC + HEADER,
+    SEAL = 17,
+    CHUNK = 1 << 20
+};
+enum tensor { TENSOR_WEIGHT, TENSOR_M, TENSOR_V, TENSORS };
+
+static enum mw_status fails(struct mw_err *err, const char *path,
+                            const char *what)
+{
+    return mw_fail(err, MW_EINPUT, "%s: %s: %s", path, what, strerror(errno));
+}
+
+static char *part_name(const char *path)
+{
+    struct mw_str s = {0};
+    mw_str_addf(&s, "%s.part", path);
+    return s.s;
+}
+
+/* ---- what the file is of ------------------------------------------------ */
+static uint64_t whole_count(const struct mw_param *p)
+{
+    return (uint64_t)p->outer * (uint64_t)p->rows * (uint64_t)p->cols;
+}
+
+/* Float at which a tensor of parameter `id` begins in the payload. */
+static uint64_t place_of(const struct mw_exec *ex, int id, enum tensor t)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < id; i++) {
+        at += TENSORS * whole_count(&ex->shards.params.v[i]);
+    }
+    return at + (uint64_t)t * whole_count(&ex->shards.params.v[id]);
+}
+
+static uint64_t payload_bytes(const struct mw_exec *ex)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < ex->shards.params.n; i++) {
+        n += TENSORS * whole_count(&ex->shards.params.v[i]);
+    }
+    return n * sizeof(float);
+}
+
+/* Names and shapes of the parameters. */
+static uint64_t model_hash(const struct mw_exec *ex)
+{
+    uint64_t h = MW_HASH_INIT;
+    for (size_t i = 0; i < ex->shards.params.n; i++) {
+        const struct mw_param *p = &ex->shards.params.v[i];
+        const int64_t shape[] = {p->layer, p->outer, p->rows, p->cols};
+        h = mw_hash64(h, p->name, strlen(p->name));
+        h = mw_hash64(h, shape, sizeof shape);
+    }
+    return h;
+}
+
+static enum mw_status payload_hash(int fd, uint64_t bytes, const char *path,
+                                   uint64_t *out, struct mw_err *err)
+{
+    char *buf = mw_calloc(CHUNK, 1);
+    uint64_t h = MW_HASH_INIT, at = 0;
+    while (at < bytes) {
+        size_t want = bytes - at < CHUNK ? (size_t)(bytes - at) : CHUNK;
+        ssize_t n = pread(fd, buf, want, (off_t)(PAYLOAD + at));
+        if (n <= 0) {
+            break;
+        }
+        h = mw_hash64(h, buf, (size_t)n);
+        at += (uint64_t)n;
+    }
+    mw_free(buf);
+    *out = h;
+    return at == bytes ? MW_OK
+                       : mw_fail(err, MW_EINPUT,
+                                 "%s: ends after %" PRIu64 " of %" PRIu64
+                                 " bytes of tensors",
+                                 path, at, bytes);
+}
+
+/* ---- runs --------------------------------------------------------------- */
+struct file {
+    int fd;
+    bool is_reading;
+    const char *path;
+    struct mw_err *err;
+};
+
+static enum mw_status move(const struct file *f, float *mine, size_t n,
+                           uint64_t place)
+{
+    off_t at = (off_t)(PAYLOAD + place * sizeof *mine);
+    char *p = (char *)mine;
+    for (size_t left = n * sizeof *mine; left > 0;) {
+        ssize_t did = f->is_reading ? pread(f->fd, p, left, at)
+                                    : pwrite(f->fd, p, left, at);
+        if (did <= 0) {
+            return fails(f->err, f->path, f->is_reading ? "read" : "write");
+        }
+        p += did;
+        at += did;
+        left -= (size_t)did;
+    }
+    return MW_OK;
+}
+
+/* Elements skip .. skip + n - 1 of a slice, at `mine`. */
+static enum mw_status move_runs(const struct file *f, const struct mw_slice *s,
+                                size_t skip, size_t n, float *mine,
+                                uint64_t place)
+{
+    for (size_t i = 0; i < n;) {
+        uint64_t at = mw_slice_whole_index(s, skip + i);
+        size_t run = 1;
+        while (i + run < n &&
+               mw_slice_whole_index(s, skip + i + run) == at + run) {
+            run++;
+        }
+        MW_TRY(move(f, mine + i, run, place + at));
+        i += run;
+    }
+    return MW_OK;
+}
+
+/* The buffers of a rank on the host. */
+struct mirror {
+    float *v[TENSORS];
+    size_t n[TENSORS];
+};
+
+static void mirror_make(const struct mw_exec *ex, struct mirror *m)
+{
+    float *const device[TENSORS] = {ex->w, ex->m, ex->v};
+    for (int t = 0; t < TENSORS; t++) {
+        m->n[t] = mw_buffer_size(ex, t == TENSOR_WEIGHT ? MW_BUFFER_WEIGHT
+                                                        : MW_BUFFER_STATE);
+        m->v[t] = mw_calloc(m->n[t], sizeof(float));
+        ex->dev->ops->to_host(ex->dev, m->v[t], device[t],
+                              m->n[t] * sizeof(float));
+    }
+}
+
+static void mirror_free(struct mirror *m)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        mw_free(m->v[t]);
+    }
+}
+
+static enum mw_status move_slice(const struct mw_exec *ex, const struct file *f,
+                                 const struct mw_slice *s, struct mirror *m)
+{
+    struct mw_range owned = mw_slice_owned(ex, s);
+    for (int t = 0; t < TENSORS; t++) {
+        enum mw_buffer b =
+            t == TENSOR_WEIGHT ? MW_BUFFER_WEIGHT : MW_BUFFER_STATE;
+        struct mw_range r = owned;
+        if (t == TENSOR_WEIGHT && f->is_reading && !ex->unit_w) {
+            r = (struct mw_range){s->offset, s->n, 0}; /* all, to compute */
+        }
+        if (r.n > 0) {
+            MW_TRY(move_runs(f, s, r.first - s->offset, r.n,
+                             m->v[t] + mw_stored_at(ex, b, &r),
+                             place_of(ex, s->id, (enum tensor)t)));
+        }
+    }
+    return MW_OK;
+}
+
+static bool writes(const struct mw_exec *ex, const struct mw_slice *s)
+{
+    bool is_copy = s->is_tied ||
+                   (ex->job->layout.zero == 0 && ex->dp->rank > 0) ||
+                   (s->param->shard == MW_SHARD_NONE && ex->tp->rank > 0);
+    return !is_copy;
+}
+
+static enum mw_status move_all(const struct mw_exec *ex, const struct file *f,
+                               struct mirror *m)
+{
+    for (size_t i = 0; i < ex->shards.slices.n; i++) {
+        const struct mw_slice *s = &ex->shards.slices.v[i];
+        if (f->is_reading || writes(ex, s)) {
+            MW_TRY(move_slice(ex, f, s, m));
+        }
+    }
+    return MW_OK;
+}
+
+/* ---- saving ------------------------------------------------------------- */
+enum mw_status mw_checkpoint_begin(const struct mw_exec *ex, const char *path,
+                                   struct mw_err *err)
+{
+    char *part = part_name(path);
+    off_t size = (off_t)(PAYLOAD + payload_bytes(ex));
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    enum mw_status st = MW_OK;
+    if (fd < 0 || ftruncate(fd, size) != 0) {
+        st = fails(err, part, "cannot write");
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    mw_free(part);
+    return st;
+}
+
+enum mw_status mw_checkpoint_write(const struct mw_exec *ex, const char *path,
+                                   struct mw_err *err)
+{
+    char *part = part_name(path);
+    struct file f = {open(part, O_WRONLY), false, part, err};
+    enum mw_status st = f.fd < 0 ? fails(err, part, "cannot open") : MW_OK;
+    if (st == MW_OK) {
+        struct mirror m;
+        mirror_make(ex, &m);
+        st = move_all(ex, &f, &m);
+        mirror_free(&m);
+    }
+    if (st == MW_OK && fsync(f.fd) != 0) {
+        st = fails(err, part, "fsync");
+    }
+    if (f.fd >= 0) {
+        close(f.fd);
+    }
+    mw_free(part);
+    return st;
+}
+
+static enum mw_status write_header(const struct mw_exec *ex, int fd,
+                                   uint64_t hash, const char *part,
+                                   struct mw_err *err)
+{
+    char text[PAYLOAD + 1];
+    int n = snprintf(
+        text, sizeof text,
+        "MWCKPT01{\"format\": 1, \"model\": \"%.200s\", "
+        "\"model_hash\": \"%016" PRIx64 "\", \"step\": %d, "
+        "\"seed\": %" PRIu64 ", \"payload_bytes\": %" PRIu64
+        ", \"payload_hash\": \"%016" PRIx64 "\"}",
+        ex->job->model->name ? ex->job->model->name : "unnamed", model_hash(ex),
+        ex->step, (uint64_t)ex->job->workload->seed, payload_bytes(ex), hash);
+    memset(text + n, ' ', sizeof text - (size_t)n);
+    snprintf(text + PAYLOAD - SEAL, SEAL + 1, "%016" PRIx64 "\n",
+             mw_hash64(MW_HASH_INIT, text, PAYLOAD - SEAL));
+    if (pwrite(fd, text, PAYLOAD, 0) != PAYLOAD || fsync(fd) != 0) {
+        return fails(err, part, "write");
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_checkpoint_finish(const struct mw_exec *ex, const char *path,
+                                    struct mw_err *err)
+{
+    char *part = part_name(path);
+    uint64_t hash = 0;
+    int fd = open(part, O_RDWR);
+    enum mw_status st = fd < 0 ? fails(err, part, "cannot open") : MW_OK;
+    if (st == MW_OK) {
+        st = payload_hash(fd, payload_bytes(ex), part, &hash, err);
+    }
+    if (st == MW_OK) {
+        st = write_header(ex, fd, hash, part, err);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (st == MW_OK && rename(part, path) != 0) {
+        st = fails(err, path, "rename");
+    }
+    mw_free(part);
+    return st;
+}
+
+/* ---- loading ------------------------------------------------------------ */
+static enum mw_status read_header(int fd, const char *path, json_t **out,
+                                  struct mw_err *err)
+{
+    char text[PAYLOAD + 1] = "";
+    ssize_t n = pread(fd, text, PAYLOAD, 0);
+    if (n < MAGIC || memcmp(text, "MWCKPT01", MAGIC) != 0) {
+        return mw_fail(err, MW_EINPUT, "%s: not a checkpoint of meshwright",
+                       path);
+    }
+    uint64_t seal = 0;
+    bool is_whole = n == PAYLOAD &&
+                    sscanf(text + PAYLOAD - SEAL, "%16" SCNx64, &seal) == 1 &&
+                    seal == mw_hash64(MW_HASH_INIT, text, PAYLOAD - SEAL);
+    *out = is_whole ? json_loadb(text + MAGIC, HEADER - SEAL, 0, NULL) : NULL;
+    if (!*out) {
+        return mw_fail(err, MW_EINPUT, "%s: the header is damaged", path);
+    }
+    return MW_OK;
+}
+
+static uint64_t hex_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+    uint64_t v = 0;
+    return text && sscanf(text, "%16" SCNx64, &v) == 1 ? v : 0;
+}
+
+static enum mw_status check_header(const struct mw_exec *ex, const json_t *o,
+                                   const char *path, struct mw_err *err)
+{
+    json_int_t format = json_integer_value(json_object_get(o, "format"));
+    const char *model = json_string_value(json_object_get(o, "model"));
+    if (format != 1) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: format %lld; this program reads format 1", path,
+                       (long long)format);
+    }
+    if (hex_of(o, "model_hash") != model_hash(ex) ||
+        (uint64_t)json_integer_value(json_object_get(o, "payload_bytes")) !=
+            payload_bytes(ex)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: its model is %s, with other parameters than the "
+                       "plan's %s",
+                       path, model ? model : "unnamed",
+                       ex->job->model->name ? ex->job->model->name : "model");
+    }
+    return MW_OK;
+}
+
+static enum mw_status check_payload(const struct mw_exec *ex, const json_t *o,
+                                    int fd, const char *path,
+                                    struct mw_err *err)
+{
+    uint64_t hash = 0, bytes = payload_bytes(ex);
+    off_t size = lseek(fd, 0, SEEK_END);
+    if (size != (off_t)(PAYLOAD + bytes)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: has %lld bytes instead of %" PRIu64
+                       "; it was cut short or added to",
+                       path, (long long)size, PAYLOAD + bytes);
+    }
+    MW_TRY(payload_hash(fd, bytes, path, &hash, err));
+    if (hash != hex_of(o, "payload_hash")) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: its tensors have hash %016" PRIx64
+                       " but %016" PRIx64 " was written; it is damaged",
+                       path, hash, hex_of(o, "payload_hash"));
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_checkpoint_check(const struct mw_exec *ex, const char *path,
+                                   struct mw_err *err)
+{
+    json_t *o = NULL;
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) {
+        return fails(err, path, "cannot open");
+    }
+    enum mw_status st = read_header(fd, path, &o, err);
+    if (st == MW_OK) {
+        st = check_header(ex, o, path, err);
+    }
+    if (st == MW_OK) {
+        st = check_payload(ex, o, fd, path, err);
+    }
+    json_decref(o);
+    close(fd);
+    return st;
+}
+
+static enum mw_status read_tensors(struct mw_exec *ex, const struct file *f)
+{
+    float *const device[TENSORS] = {ex->w, ex->m, ex->v};
+    struct mirror m;
+    mirror_make(ex, &m);
+    enum mw_status st = move_all(ex, f, &m);
+    for (int t = 0; t < TENSORS && st == MW_OK; t++) {
+        ex->dev->ops->to_device(ex->dev, device[t], m.v[t],
+                                m.n[t] * sizeof(float));
+    }
+    mirror_free(&m);
+    return st;
+}
+
+enum mw_status mw_checkpoint_read(struct mw_exec *ex, const char *path,
+                                  struct mw_err *err)
+{
+    struct file f = {open(path, O_RDONLY), true, path, err};
+    json_t *o = NULL;
+    if (f.fd < 0) {
+        return fails(err, path, "cannot open");
+    }
+    enum mw_status st = read_header(f.fd, path, &o, err);
+    if (st == MW_OK) {
+        st = read_tensors(ex, &f);
+    }
+    if (st == MW_OK) {
+        ex->step = (int)json_integer_value(json_object_get(o, "step"));
+    }
+    json_decref(o);
+    close(f.fd);
+    return st;
+}

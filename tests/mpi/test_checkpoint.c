@@ -1,0 +1,159 @@
+/*
+ * Checkpoints on four ranks: written under one layout, read under another; a
+ * file that is not whole, not unaltered or not of this model is refused.
+ */
+#include "matrix.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct mw_comm *world;
+static const char file[] = "matrix.ckpt";
+
+/* Losses of a run of `steps`; status MW_OK. */
+static void train(const struct matrix_case *c, int steps, const char *resume,
+                  const char *checkpoint, bool verify, double *out_loss)
+{
+    const struct mw_drive_opts opts = {.steps = steps,
+                                       .resume = resume,
+                                       .checkpoint = checkpoint,
+                                       .verify = verify};
+    struct mw_drive_result r;
+    struct mw_err err = {0};
+    if (matrix_run(world, c, &opts, &r, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    for (int i = 0; i < steps; i++) {
+        out_loss[i] = r.loss[i];
+    }
+    assert_int_equal(r.first_step, resume ? 3 : 0);
+    mw_drive_result_release(&r);
+}
+
+/* Six steps under `a`; three under `a`, saved, and three under `b`. */
+static void go_on(const struct matrix_case *a, const struct matrix_case *b,
+                  double tolerance)
+{
+    double whole[6], first[3], rest[3];
+    train(a, 6, NULL, NULL, false, whole);
+    train(a, 3, NULL, file, false, first);
+    train(b, 3, file, NULL, false, rest);
+    for (int i = 0; i < 3; i++) {
+        mw_assert_near(first[i], whole[i], 0, 0);
+        mw_assert_near(rest[i], whole[3 + i], tolerance, 0);
+    }
+    assert_true(rest[2] < first[0]);
+}
+
+static void pipelines_go_on_to_the_bit(void **state)
+{
+    (void)state;
+    go_on(&(struct matrix_case){.tp = 1, .pp = 4, .dp = 1},
+          &(struct matrix_case){.tp = 1,
+                                .pp = 2,
+                                .vpp = 2,
+                                .dp = 1,
+                                .cp = 2,
+                                .schedule = "interleaved-1f1b"},
+          2e-6);
+    go_on(&(struct matrix_case){.tp = 1, .pp = 4, .dp = 1},
+          &(struct matrix_case){
+              .tp = 1, .pp = 4, .vpp = 2, .dp = 1, .schedule = "zb-v"},
+          0);
+}
+
+static void other_layouts_go_on(void **state)
+{
+    (void)state;
+    go_on(&(struct matrix_case){.tp = 4, .pp = 1, .dp = 1, .sp = true},
+          &(struct matrix_case){.tp = 1, .pp = 2, .dp = 2, .zero = 1}, 2e-6);
+    go_on(
+        &(struct matrix_case){
+            .model = MATRIX_LLAMA, .tp = 1, .pp = 1, .dp = 4, .zero = 3},
+        &(struct matrix_case){.model = MATRIX_LLAMA, .tp = 2, .pp = 2, .dp = 1},
+        2e-6);
+    go_on(
+        &(struct matrix_case){.model = MATRIX_LLAMA, .tp = 2, .pp = 1, .dp = 2},
+        &(struct matrix_case){
+            .model = MATRIX_LLAMA, .tp = 1, .pp = 2, .dp = 2, .zero = 2},
+        2e-6);
+}
+
+/* The reference goes on from the same file. */
+static void a_resumed_run_is_verified(void **state)
+{
+    (void)state;
+    const struct matrix_case c = {.tp = 2, .pp = 2, .dp = 1};
+    double loss[3];
+    train(&c, 3, NULL, file, false, loss);
+    train(&c, 3, file, NULL, true, loss);
+}
+
+/* ---- refusals ----------------------------------------------------------- */
+static void refused(enum matrix_model model, const char *path, const char *word)
+{
+    const struct matrix_case c = {.model = model, .tp = 2, .pp = 2, .dp = 1};
+    const struct mw_drive_opts opts = {.steps = 1, .resume = path};
+    struct mw_drive_result r;
+    struct mw_err err = {0};
+    assert_int_equal(matrix_run(world, &c, &opts, &r, &err), MW_EINPUT);
+    if (!strstr(err.text, word) || !strstr(err.text, path)) {
+        fail_msg("'%s' does not say '%s' of %s", err.text, word, path);
+    }
+    mw_drive_result_release(&r);
+}
+
+/* Flips one bit of the byte at `offset` on rank 0, again to undo it. */
+static void flip(long offset)
+{
+    struct mw_err err = {0};
+    if (world->rank == 0) {
+        FILE *f = fopen(file, "r+b");
+        assert_non_null(f);
+        fseek(f, offset, SEEK_SET);
+        int byte = fgetc(f);
+        fseek(f, offset, SEEK_SET);
+        fputc(byte ^ 0x10, f);
+        fclose(f);
+    }
+    world->ops->barrier(world, &err);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    const struct matrix_case c = {.tp = 2, .pp = 2, .dp = 1};
+    struct mw_err err = {0};
+    double loss[3];
+    train(&c, 3, NULL, file, false, loss);
+    refused(MATRIX_LLAMA, file, "other parameters");
+    refused(MATRIX_GPT, "no-such.ckpt", "cannot open");
+    refused(MATRIX_GPT, "matrix-0-4.yaml", "not a checkpoint");
+    flip(9000);
+    refused(MATRIX_GPT, file, "damaged");
+    flip(9000);
+    flip(10); /* in the header */
+    refused(MATRIX_GPT, file, "header is damaged");
+    flip(10);
+    train(&c, 1, file, NULL, false, loss);
+    if (world->rank == 0) {
+        assert_int_equal(truncate(file, 20000), 0);
+    }
+    world->ops->barrier(world, &err);
+    refused(MATRIX_GPT, file, "20000 bytes instead of");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pipelines_go_on_to_the_bit),
+        cmocka_unit_test(other_layouts_go_on),
+        cmocka_unit_test(a_resumed_run_is_verified),
+        cmocka_unit_test(damaged_files_are_refused),
+    };
+    matrix_begin(&world);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    matrix_end(world);
+    return failed;
+}
