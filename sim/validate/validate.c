@@ -260,10 +260,11 @@ static bool same_number(double a, double b)
     return (isnan(a) && isnan(b)) || a == b;
 }
 
-/* "fp8-mx" is "mxfp8"; "fp8" and "fp8-cs" scale by tensor. */
+/* Ways of scaling ("fp8-cs", "mxfp8") are one precision here, as they are in
+ * the cost model. */
 static bool same_dtype(const char *a, const char *b)
 {
-    static const char *const words[] = {"mx", "fp4", "fp8", "bf16", "fp16"};
+    static const char *const words[] = {"fp4", "fp8", "bf16", "fp16"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (mw_text_has(a, words[i]) != mw_text_has(b, words[i])) {
