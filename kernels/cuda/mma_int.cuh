@@ -2,8 +2,8 @@
  * 16 x 16 x 16 products of a warp on tensor cores (CUDA C++ Programming Guide,
  * "Warp matrix functions"): bfloat16 operands in shared memory, float32 sums.
  * Operands begin on 32 bytes; leading dimensions are multiples of 8 elements
- * (4 for the sums). Needs sm_80. In the thread emulator every lane computes
- * the whole product.
+ * (4 for the sums). Needs sm_80. In the thread emulator a lane computes its
+ * own part of the product.
  */
 #ifndef MW_KERNELS_MMA_INT_CUH
 #define MW_KERNELS_MMA_INT_CUH
@@ -14,8 +14,9 @@ enum { MW_MMA = 16 };
 
 #ifdef MW_CUDA_EMULATE
 
+/* Lane l has row l / 2, columns 8 (l mod 2) and the seven after. */
 struct mw_mma_sum {
-    float v[MW_MMA * MW_MMA];
+    float v[MW_MMA / 2];
 };
 
 inline void mw_mma_zero(mw_mma_sum *s)
@@ -27,24 +28,23 @@ inline void mw_mma_zero(mw_mma_sum *s)
 template <bool A_COL, bool B_COL>
 void mw_mma(mw_mma_sum *s, const mw_bf16 *a, int lda, const mw_bf16 *b, int ldb)
 {
+    int i = mw_emulate_lane() / 2, j0 = mw_emulate_lane() % 2 * (MW_MMA / 2);
     mw_emulate_aligned(a, 32, lda, 8);
     mw_emulate_aligned(b, 32, ldb, 8);
-    for (int i = 0; i < MW_MMA; i++) {
-        for (int j = 0; j < MW_MMA; j++) {
-            for (int k = 0; k < MW_MMA; k++) {
-                s->v[i * MW_MMA + j] +=
-                    mw_load(a + (A_COL ? k * lda + i : i * lda + k)) *
-                    mw_load(b + (B_COL ? j * ldb + k : k * ldb + j));
-            }
+    for (int j = j0; j < j0 + MW_MMA / 2; j++) {
+        for (int k = 0; k < MW_MMA; k++) {
+            s->v[j - j0] += mw_load(a + (A_COL ? k * lda + i : i * lda + k)) *
+                            mw_load(b + (B_COL ? j * ldb + k : k * ldb + j));
         }
     }
 }
 
 inline void mw_mma_store(float *to, const mw_mma_sum *s, int ld)
 {
+    int i = mw_emulate_lane() / 2, j0 = mw_emulate_lane() % 2 * (MW_MMA / 2);
     mw_emulate_aligned(to, 32, ld, 4);
-    for (int i = 0; i < MW_MMA * MW_MMA; i++) {
-        to[i / MW_MMA * ld + i % MW_MMA] = s->v[i];
+    for (int j = 0; j < MW_MMA / 2; j++) {
+        to[i * ld + j0 + j] = s->v[j];
     }
 }
 

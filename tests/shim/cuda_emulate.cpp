@@ -149,6 +149,11 @@ void run_block()
 }
 } /* namespace */
 
+int mw_emulate_lane()
+{
+    return static_cast<int>(s.current % warp_size);
+}
+
 void mw_emulate_aligned(const void *p, unsigned bytes, int ld, int step)
 {
     if (reinterpret_cast<uintptr_t>(p) % bytes != 0 || ld % step != 0) {

@@ -58,6 +58,9 @@ inline float __uint_as_float(unsigned u)
     return f;
 }
 
+/* Of the running thread, in its warp. */
+int mw_emulate_lane();
+
 /* Ends the program when p is not on `bytes` or ld no multiple of `step`. */
 void mw_emulate_aligned(const void *p, unsigned bytes, int ld, int step);
 
