@@ -73,6 +73,13 @@ void mw_step_size_units(struct mw_step_price *p)
             p->scenario->model.n_mtp *
             mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p));
     }
+    /* Autograd makes the embedding's gradient whole, in the weight's type,
+     * before it is added up; our executor adds its rows in place. (The peaks of
+     * first stages in MooreThreads/SimuMax@4dcaae513b docs/b200 have it.) */
+    if (!p->ctx->gpu->is_cpu) {
+        p->size[MW_UNIT_EMBEDDING].transient_bytes =
+            p->weight_bytes * p->size[MW_UNIT_EMBEDDING].dense_params;
+    }
     /* The gradient of the logits, beside the logits that were kept. */
     p->size[MW_UNIT_HEAD].transient_bytes =
         fmax(mw_dtype_bytes(p->work.dtype), 2) *
