@@ -104,8 +104,8 @@ int mw_plan_run_mixed(const struct mw_plan_args *a,
     enum mw_status status = read_systems(a->mixed, systems, &n, &err);
 
     if (status == MW_OK) {
-        status =
-            mw_mixed_find(scenario, ctx->db, systems, n, &a->search, m, &err);
+        status = mw_mixed_find(scenario, ctx->db, a->stack, systems, n,
+                               &a->search, m, &err);
     }
     if (status != MW_OK) {
         exit_status = mw_cli_fail(&err);

@@ -8,7 +8,7 @@
 
 struct mw_plan_args {
     struct mw_cli cli;
-    const char *scenario, *out;
+    const char *scenario, *out, *stack;
     bool is_explicit; /* write the schedule's order into the plan */
     long long top;
     const char *why_not; /* KEY=VALUE,... or NULL */

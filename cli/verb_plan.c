@@ -25,7 +25,8 @@ enum {
     OPT_ROBUST,
     OPT_STAGES,
     OPT_LP,
-    OPT_MIXED
+    OPT_MIXED,
+    OPT_STACK
 };
 
 static const struct argp_option options[] = {
@@ -51,6 +52,10 @@ static const struct argp_option options[] = {
     {"memory-margin", OPT_MARGIN, "BYTES", 0,
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
      "limits: memory_fraction)",
+     0},
+    {"stack", OPT_STACK, "NAME", 0,
+     "Training software whose habits are priced, as in sim (default: plain, "
+     "nothing overlaps)",
      0},
     {"robust", OPT_ROBUST, NULL, 0,
      "Simulate the ranked plans again with another network, more spread "
@@ -164,6 +169,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_STAGES:
         a->is_staged = true;
+        return 0;
+    case OPT_STACK:
+        a->stack = arg;
         return 0;
     case OPT_MIXED:
         a->mixed = arg;
@@ -351,6 +359,9 @@ int mw_verb_plan(int argc, char **argv)
             const struct mw_cluster *cl = &scenario.cluster;
             status = mw_cost_ctx_init(&ctx, db, cl->system, cl->n_nodes,
                                       cl->gpus_per_node, &err);
+            if (status == MW_OK && a.stack) {
+                status = mw_cost_ctx_set_stack(&ctx, a.stack, &err);
+            }
             int exit_status = status == MW_OK
                                   ? run_scenario(&a, &scenario, &ctx)
                                   : mw_cli_fail(&err);

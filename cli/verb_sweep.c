@@ -18,7 +18,7 @@ enum { MERGES_MAX = 1024 };
 
 struct args {
     struct mw_cli cli;
-    const char *scenario, *csv, *plot;
+    const char *scenario, *csv, *plot, *stack;
     const char *merge[MERGES_MAX];
     int n_merges;
     int shard, n_shards;
@@ -43,6 +43,7 @@ enum {
     OPT_PRICE,
     OPT_WITHIN,
     OPT_SHARE,
+    OPT_STACK,
     OPT_AGAIN
 };
 
@@ -73,6 +74,8 @@ static const struct argp_option options[] = {
      "Instead of a sweep: choose a row for each scenario of the --merge files, "
      "within these GPUs, so that the last job ends first (--tokens: each)",
      0},
+    {"stack", OPT_STACK, "NAME", 0,
+     "Training software whose habits are priced, as in sim", 0},
     {"price", OPT_PRICE, "USD", 0,
      "Also show the cost, at this price of a GPU hour", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
@@ -160,6 +163,9 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return number_option("--tokens", arg, &a->money.tokens, err);
     case OPT_PRICE:
         return number_option("--price", arg, &a->money.usd_per_gpu_hour, err);
+    case OPT_STACK:
+        a->stack = arg;
+        return MW_OK;
     case OPT_SHARE:
         return mw_sweep_share_parse(arg, &a->share, err);
     case OPT_WITHIN:
@@ -288,6 +294,7 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
     struct pace pace = {mw_clock_wall_ns(),
                         !a->cli.quiet && !a->cli.json && isatty(2)};
     struct mw_sweep_opts opts = {.search = &a->search,
+                                 .stack = a->stack,
                                  .shard = a->shard,
                                  .n_shards = a->n_shards,
                                  .csv = a->csv,

@@ -231,6 +231,7 @@ static enum mw_status try_all(struct builder *b, struct mw_mixed *out,
 }
 
 static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
+                                 const char *stack,
                                  const struct mw_mixed_system *systems, int n,
                                  struct mw_err *err)
 {
@@ -241,6 +242,9 @@ static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
         enum mw_status status = mw_cost_ctx_init(
             &kind->ctx, db, systems[k].name, systems[k].n_nodes, 0, err);
 
+        if (status == MW_OK && stack) {
+            status = mw_cost_ctx_set_stack(&kind->ctx, stack, err);
+        }
         if (status == MW_OK) {
             status = mw_fast_check(b->scenario, &kind->ctx, err);
         }
@@ -259,7 +263,7 @@ static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
 }
 
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
-                             const struct mw_hwdb *db,
+                             const struct mw_hwdb *db, const char *stack,
                              const struct mw_mixed_system *systems,
                              int n_systems, const struct mw_search_opts *opts,
                              struct mw_mixed *out, struct mw_err *err)
@@ -279,7 +283,7 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                          "mixed systems are for models of alike layers");
     }
     if (status == MW_OK) {
-        status = open_kinds(b, db, systems, n_systems, err);
+        status = open_kinds(b, db, stack, systems, n_systems, err);
     }
     if (status == MW_OK) {
         status = try_all(b, &found, err);

@@ -40,13 +40,14 @@ struct mw_mixed {
 };
 /*
  * The best split of the scenario's model over n_systems systems (its own
- * cluster is not used). MW_ENO when nothing fits; MW_EINPUT for an unknown
- * system; MW_EUSAGE for models whose layers differ. opts: pp, dp, micro_batch
- * and tp may be fixed, time_limit_s is for each problem (0: 2 s; what is not
- * decided by then is not proved).
+ * cluster is not used), priced with a training stack's habits
+ * (mw_cost_ctx_set_stack; NULL: plain). MW_ENO when nothing fits; MW_EINPUT for
+ * an unknown system; MW_EUSAGE for models whose layers differ. opts: pp, dp,
+ * micro_batch and tp may be fixed, time_limit_s is for each problem (0: 2 s;
+ * what is not decided by then is not proved).
  */
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
-                             const struct mw_hwdb *db,
+                             const struct mw_hwdb *db, const char *stack,
                              const struct mw_mixed_system *systems,
                              int n_systems, const struct mw_search_opts *opts,
                              struct mw_mixed *out, struct mw_err *err);

@@ -194,7 +194,7 @@ static void grow_batch(struct point *p, const struct mw_scenario *from)
 }
 
 static enum mw_status make_point(const struct mw_scenario *from,
-                                 const struct mw_hwdb *db,
+                                 const struct mw_hwdb *db, const char *stack,
                                  const struct mw_sweep_grid *grid, size_t index,
                                  struct point *p, struct mw_err *err)
 {
@@ -218,6 +218,9 @@ static enum mw_status make_point(const struct mw_scenario *from,
         status = mw_cost_ctx_init(&p->ctx, db, c->system, c->n_nodes,
                                   c->gpus_per_node, err);
     }
+    if (status == MW_OK && stack) {
+        status = mw_cost_ctx_set_stack(&p->ctx, stack, err);
+    }
     if (status == MW_OK) {
         p->ctx.domain_net_Bps *= p->net;
         p->scenario.cluster.gpus_per_node = p->ctx.gpus_per_node;
@@ -227,22 +230,24 @@ static enum mw_status make_point(const struct mw_scenario *from,
 
 /* What a row answers: the scenario, and what of a plan was pinned. */
 static uint64_t question_hash(const struct mw_scenario *from,
-                              const struct mw_search_opts *o)
+                              const struct mw_sweep_opts *opts)
 {
+    const struct mw_search_opts *o = opts->search;
     char text[256];
     int n = snprintf(
-        text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d %s %s",
+        text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d %s %s %.40s",
         o->tp, o->cp, o->pp, o->dp, o->ep, o->etp, o->micro_batch, o->zero,
         o->sp, o->recompute, o->vpp, o->is_full, (int)o->rank_by,
-        o->schedule ? o->schedule : "-", o->order ? o->order : "-");
+        o->schedule ? o->schedule : "-", o->order ? o->order : "-",
+        opts->stack ? opts->stack : "-");
 
     return mw_hash64(from->hash, text, (size_t)n);
 }
 
 /* The point as a row without an answer. */
 static void name_point(const struct point *p, const struct mw_scenario *from,
-                       const struct mw_search_opts *opts,
-                       struct mw_arena *arena, struct mw_sweep_row *row)
+                       const struct mw_sweep_opts *opts, struct mw_arena *arena,
+                       struct mw_sweep_row *row)
 {
     const struct mw_scenario *s = &p->scenario;
 
@@ -367,11 +372,11 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
         struct mw_sweep_row row;
         const struct mw_sweep_row *old;
 
-        status = make_point(scenario, db, grid, i, p, err);
+        status = make_point(scenario, db, opts->stack, grid, i, p, err);
         if (status != MW_OK) {
             break;
         }
-        name_point(p, scenario, opts->search, &out->arena, &row);
+        name_point(p, scenario, opts, &out->arena, &row);
         old = find_known(known, &row);
         if (old) {
             mw_sweep_copy(&out->arena, old, &row);

@@ -76,6 +76,7 @@ enum mw_status mw_sweep_write(const struct mw_sweep_rows *rows,
 
 struct mw_sweep_opts {
     const struct mw_search_opts *search;
+    const char *stack;   /* training software; NULL: plain */
     int shard, n_shards; /* 1 .. n_shards; 0: all */
     const char *csv;     /* written after every point; NULL: not */
     bool is_merge;       /* search nothing: rows must be there */

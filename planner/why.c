@@ -248,6 +248,7 @@ static void add_nodes(struct trial *t)
                              nodes, t->given->gpus_per_node, NULL) != MW_OK) {
             continue;
         }
+        mw_cost_ctx_set_stack(&t->ctx, t->given->stack.name, NULL);
         last = nodes;
         t->scenario.cluster.n_nodes = nodes;
         snprintf(what, sizeof what, "%d nodes instead of %d", nodes, n);

@@ -31,13 +31,14 @@ static void simulate(const struct world *w, const struct mw_layout *layout,
     mw_plan_release(&plan);
 }
 
-static void check_never_above(const char *file, int n_draws)
+static void check_never_above(const char *file, const char *stack, int n_draws)
 {
     struct world w;
     struct mw_err err = {0};
     int n_exact = 0;
 
     open_world(&w, file, 0);
+    assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, stack, &err), MW_OK);
     struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
 
     for (int i = 0; i < n_draws; i++) {
@@ -77,8 +78,13 @@ static void check_never_above(const char *file, int n_draws)
 static void test_never_above_dense(void **state)
 {
     (void)state;
-    check_never_above("gpt3-175b-8xdgx-a100.yaml", 150);
-    check_never_above("llama3-8b-2xdgx-h100.yaml", 150);
+    static const char *const stacks[] = {"plain", "megatron-core",
+                                         "megatron-2021", "torchtitan"};
+
+    for (int i = 0; i < 4; i++) {
+        check_never_above("gpt3-175b-8xdgx-a100.yaml", stacks[i], 75);
+        check_never_above("llama3-8b-2xdgx-h100.yaml", stacks[i], 75);
+    }
 }
 
 /* One device: no waiting at all, so the bound is the time. */

@@ -110,7 +110,7 @@ static void check(const char *memory)
 
     n += price_ways(&w, "dgx-h100", 1, way + n);
     enum mw_status status =
-        mw_mixed_find(&w.scenario, w.db, systems, 2, &opts, m, NULL);
+        mw_mixed_find(&w.scenario, w.db, NULL, systems, 2, &opts, m, NULL);
     double free_of_changes = brute(way, n, 16, 0);
 
     if (isinf(free_of_changes)) {
@@ -151,7 +151,7 @@ static void test_unknown_system(void **state)
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     mw_search_opts_default(&opts);
     assert_int_equal(
-        mw_mixed_find(&w.scenario, w.db, systems, 1, &opts, m, NULL),
+        mw_mixed_find(&w.scenario, w.db, NULL, systems, 1, &opts, m, NULL),
         MW_EINPUT);
     mw_free(m);
     close_world(&w);
