@@ -10,14 +10,24 @@ complain() {
 files=$(find base hwdb sim planner plots kernels exec cli bench tests \
     -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
 [ "$(echo "$files" | wc -l)" -gt 50 ] || complain "found only: $files"
-for f in $files; do
-    lines=$(wc -l <"$f")
-    [ "$lines" -le 600 ] || complain "$f has $lines lines; split it by job (600 at most)"
-    head -n 1 "$f" | grep -q '^/\*' || complain "$f does not begin with a comment"
-    grep -nE '(^|[^:])//' "$f" | grep -vE '"[^"]*//[^"]*"|https?://' | head -n 3 |
-        grep -q . && complain "$f has // comments"
-    grep -nE '\b(TODO|FIXME|XXX)\b' "$f" && complain "$f has left-over marks"
-done
+# shellcheck disable=SC2086  (file names have no spaces)
+found=$(awk '
+    FNR == 1 {
+        if (NR > 1 && lines > 600)
+            print name " has " lines " lines; split it by job (600 at most)"
+        if ($0 !~ /^\/\*/) print FILENAME " does not begin with a comment"
+        name = FILENAME
+    }
+    { lines = FNR }
+    /(^|[^:"])\/\/ / && !/"[^"]*\/\/[^"]*"/ && !/https?:\/\// {
+        print FILENAME ":" FNR ": // comment"
+    }
+    /(^|[^A-Za-z_])(TODO|FIXME|XXX)([^A-Za-z_]|$)/ {
+        print FILENAME ":" FNR ": left-over mark"
+    }
+    END { if (lines > 600) print name " has " lines " lines" }
+' $files)
+[ -z "$found" ] || complain "$found"
 twice=$(echo "$files" | grep -v '^tests/' | xargs -n 1 basename | sort | uniq -d)
 [ -z "$twice" ] || complain "file names used twice: $twice"
 exit $status
