@@ -4,7 +4,7 @@
 MW_RUN_PACKAGES=(gcc libc6-dev cmake ninja-build pkg-config git ca-certificates
     libfyaml-dev libjansson-dev libcsv-dev libsmartcols-dev libglpk-dev
     libopenmpi-dev openmpi-bin libopenblas-serial-dev gnuplot-nox)
-MW_TEST_PACKAGES=(libcmocka-dev coinor-cbc python3-minimal)
+MW_TEST_PACKAGES=(libcmocka-dev coinor-cbc python3)
 
 mw_jobs() { nproc; }
 
