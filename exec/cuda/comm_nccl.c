@@ -9,7 +9,7 @@
  * computation, registered buffers. Source: NCCL user guide 2.28, "Fault
  * tolerance", "In-place operations".
  */
-#include "exec/cuda/nccl_int.h"
+#include "exec/cuda/cuda_nccl_int.h"
 
 #include <string.h>
 

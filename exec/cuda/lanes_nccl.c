@@ -18,7 +18,7 @@
  * host. Source: NCCL user guide 2.28, "Point-to-point communication", "Using
  * multiple NCCL communicators concurrently".
  */
-#include "exec/cuda/nccl_int.h"
+#include "exec/cuda/cuda_nccl_int.h"
 
 #include <stdlib.h>
 #include <string.h>
