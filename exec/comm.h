@@ -58,6 +58,8 @@ struct mw_comm_ops {
     /* Ends a send and clears it; nothing to do for a zero one. */
     enum mw_status (*wait)(struct mw_comm *comm, struct mw_send *send,
                            struct mw_err *err);
+    /* Has the send ended? Then it is cleared. NULL: wait never blocks. */
+    bool (*test)(struct mw_comm *comm, struct mw_send *send);
     enum mw_status (*barrier)(struct mw_comm *comm, struct mw_err *err);
     /* Bytes of rank `root` to all: small control data. */
     enum mw_status (*broadcast)(struct mw_comm *comm, void *buf, size_t bytes,

@@ -167,6 +167,21 @@ static enum mw_status mpi_wait(struct mw_comm *comm, struct mw_send *send,
     return st;
 }
 
+static bool mpi_test(struct mw_comm *comm, struct mw_send *send)
+{
+    (void)comm;
+    int is_done = 1;
+    if (send->handle &&
+        MPI_Test(send->handle, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+        return false; /* wait says why */
+    }
+    if (is_done) {
+        mw_free(send->handle);
+        send->handle = NULL;
+    }
+    return is_done;
+}
+
 static enum mw_status mpi_barrier(struct mw_comm *comm, struct mw_err *err)
 {
     return check(MPI_Barrier(handle(comm)), "MPI_Barrier", err);
@@ -206,6 +221,7 @@ static const struct mw_comm_ops mpi_ops = {
     .send = mpi_send,
     .recv = mpi_recv,
     .wait = mpi_wait,
+    .test = mpi_test,
     .barrier = mpi_barrier,
     .broadcast = mpi_broadcast,
     .gather = mpi_gather,

@@ -153,10 +153,13 @@ void mw_exec_close(struct mw_exec *ex);
 /* A slab for (chunk, microbatch): taken from the pool or made. */
 struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch);
 struct mw_fwd *mw_fwd_find(struct mw_exec *ex, int chunk, int microbatch);
-enum mw_status mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f);
+/* Given back; its message may still be under way. */
+void mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f);
 struct mw_bwd *mw_bwd_take(struct mw_exec *ex, int chunk, int microbatch);
 struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch);
-enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b);
+void mw_bwd_give(struct mw_bwd *b);
+/* Waits until every message of the step has ended. */
+enum mw_status mw_slabs_settle(struct mw_exec *ex);
 void mw_slabs_open(struct mw_exec *ex);
 void mw_slabs_free(struct mw_exec *ex);
 

@@ -197,7 +197,21 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* ---- pools -------------------------------------------------------------- */
+/* ---- pools --------------------------------------------------------------
+ * A slab is given back while its message may still be under way: waiting for
+ * it there would hang interleaved lists, whose neighbours each send before
+ * they receive. It is taken again only when the message has ended.
+ */
+static bool has_ended(struct mw_exec *ex, struct mw_send *sent)
+{
+    const struct mw_comm_ops *ops = ex->world->ops;
+    if (!sent->handle) {
+        return true;
+    }
+    return ops->test ? ops->test(ex->world, sent)
+                     : ops->wait(ex->world, sent, ex->err) == MW_OK;
+}
+
 static struct mw_fwd *fwd_new(struct mw_exec *ex, int chunk)
 {
     const struct mw_chunk *c = &ex->chunks[chunk];
@@ -226,7 +240,10 @@ struct mw_fwd *mw_fwd_find(struct mw_exec *ex, int chunk, int microbatch)
 
 struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch)
 {
-    struct mw_fwd *f = mw_fwd_find(ex, chunk, -1);
+    struct mw_fwd *f = ex->fwd[chunk];
+    while (f && (f->microbatch >= 0 || !has_ended(ex, &f->sent))) {
+        f = f->next;
+    }
     if (!f) {
         f = fwd_new(ex, chunk);
     }
@@ -238,12 +255,11 @@ struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch)
     return f;
 }
 
-enum mw_status mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f)
+void mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f)
 {
     f->microbatch = -1;
     ex->act_bytes -= f->table_bytes;
     ex->kept_bytes -= f->bytes;
-    return ex->world->ops->wait(ex->world, &f->sent, ex->err);
 }
 
 static struct mw_bwd *bwd_new(struct mw_exec *ex, int chunk)
@@ -275,7 +291,10 @@ struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch)
 
 struct mw_bwd *mw_bwd_take(struct mw_exec *ex, int chunk, int microbatch)
 {
-    struct mw_bwd *b = mw_bwd_find(ex, chunk, -1);
+    struct mw_bwd *b = ex->bwd[chunk];
+    while (b && (b->microbatch >= 0 || !has_ended(ex, &b->sent))) {
+        b = b->next;
+    }
     if (!b) {
         b = bwd_new(ex, chunk);
     }
@@ -283,10 +302,22 @@ struct mw_bwd *mw_bwd_take(struct mw_exec *ex, int chunk, int microbatch)
     return b;
 }
 
-enum mw_status mw_bwd_give(struct mw_exec *ex, struct mw_bwd *b)
+void mw_bwd_give(struct mw_bwd *b)
 {
     b->microbatch = -1;
-    return ex->world->ops->wait(ex->world, &b->sent, ex->err);
+}
+
+enum mw_status mw_slabs_settle(struct mw_exec *ex)
+{
+    for (int c = 0; c < ex->n_chunks; c++) {
+        for (struct mw_fwd *f = ex->fwd[c]; f; f = f->next) {
+            MW_TRY(ex->world->ops->wait(ex->world, &f->sent, ex->err));
+        }
+        for (struct mw_bwd *b = ex->bwd[c]; b; b = b->next) {
+            MW_TRY(ex->world->ops->wait(ex->world, &b->sent, ex->err));
+        }
+    }
+    return MW_OK;
 }
 
 void mw_slabs_free(struct mw_exec *ex)

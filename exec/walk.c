@@ -10,7 +10,7 @@
  *   BW  B, then W: the neighbour gets its gradient before W runs; under full
  *       recomputation each layer runs R, B and W before the next
  *
- * Sends are non-blocking and end when their slab is given back; receives
+ * Sends are non-blocking and end before their slab is taken again; receives
  * block. A message's tag names direction, receiving virtual stage and
  * micro-batch, so lists of neighbours may differ in order.
  */
@@ -273,8 +273,9 @@ static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
         MW_TRY(mw_unit_end_weight(ex, c->embedding_unit));
     }
     mw_rec_idle(ex->rec);
-    MW_TRY(mw_fwd_give(ex, f));
-    return mw_bwd_give(ex, b);
+    mw_fwd_give(ex, f);
+    mw_bwd_give(b);
+    return MW_OK;
 }
 
 static enum mw_status walk_slot(struct mw_exec *ex, const struct mw_slot *slot)
@@ -305,5 +306,5 @@ enum mw_status mw_exec_walk(struct mw_exec *ex)
     for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {
         MW_TRY(walk_slot(ex, &s->slot[i]));
     }
-    return MW_OK;
+    return mw_slabs_settle(ex);
 }
