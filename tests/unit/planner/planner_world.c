@@ -1,3 +1,7 @@
+/*
+ * What the planner tests share: a database, a scenario and the prices of a
+ * cluster, opened and closed together.
+ */
 #include "planner_world.h"
 
 #include "base/rand.h"
