@@ -1,0 +1,235 @@
+/*
+ * The rules that treat rows apart: noisy series, composed tables, superseded
+ * releases, runs out of memory, variants of a GPU, stacks by framework, and the
+ * second prediction that fitting asks for.
+ */
+#include "mw_test.h"
+
+#include "base/file.h"
+#include "sim/validate/validate_int.h"
+
+#include <math.h>
+#include <string.h>
+
+#define HEADER                                                                 \
+    "id,kind,model,hidden,layers,heads,seq,global_batch,micro_batch,"          \
+    "grad_accum,gpus,nodes,gpu,tp,pp,dp,dtype,framework,step_time_s,"          \
+    "mem_gib_per_gpu,mem_def,note\n"
+
+static int setup(void **state)
+{
+    struct mw_hwdb *db = NULL;
+    struct mw_err err = {0};
+
+    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    *state = db;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    mw_hwdb_free(*state);
+    return 0;
+}
+
+static void predict(struct mw_validate *v, void **state, const char *rows)
+{
+    struct mw_outfile out;
+    struct mw_err err = {0};
+
+    assert_int_equal(mw_outfile_open(&out, "rules.csv", &err), MW_OK);
+    fputs(HEADER, out.f);
+    fputs(rows, out.f);
+    assert_int_equal(mw_outfile_commit(&out, &err), MW_OK);
+    mw_validate_init(v, *state);
+    if (mw_validate_add(v, "rules.csv", &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    mw_validate_finish(v);
+}
+
+/* A GPT of 1.3B on 8 A100, micro-batch and time as given. */
+#define RUN(id, mbs, time)                                                     \
+    id ",pretrain,gpt,2048,24,16,1024,64," mbs                                 \
+       ",,8,1,A100-SXM4-80GB,1,1,8,fp16,Megatron-LM 2.x," time ",,,\n"
+
+/* Without a pipeline a line in 1 / micro-batch: 1 + 1/mbs is one, and a series
+ * with one point twice as long is not. Two points are always one. */
+static void test_noisy_series(void **state)
+{
+    struct mw_validate v;
+
+    predict(&v, state,
+            RUN("a", "1", "2.0") RUN("b", "2", "1.5") RUN("c", "4", "1.25")
+                RUN("d", "8", "1.125"));
+    for (size_t i = 0; i < v.rows.n; i++) {
+        assert_null(v.rows.v[i].skipped);
+        assert_false(v.rows.v[i].is_noisy);
+    }
+    assert_int_equal(v.quiet.rows, 4);
+    mw_validate_release(&v);
+    predict(&v, state,
+            RUN("a", "1", "2.0") RUN("b", "2", "1.5") RUN("c", "4", "2.5")
+                RUN("d", "8", "1.125"));
+    for (size_t i = 0; i < v.rows.n; i++) {
+        assert_true(v.rows.v[i].is_noisy);
+    }
+    assert_int_equal(v.overall.rows, 4);
+    assert_int_equal(v.quiet.rows, 0);
+    mw_validate_release(&v);
+    predict(&v, state, RUN("a", "1", "2.0") RUN("b", "2", "9"));
+    assert_false(v.rows.v[0].is_noisy || v.rows.v[1].is_noisy);
+    mw_validate_release(&v);
+}
+
+/* Of a composed table the row with the most layers and micro-batches. */
+static void test_composed_cells(void **state)
+{
+#define CELL(id, layers, batch, steps)                                         \
+    id ",pretrain,gpt,2048," layers ",16,1024," batch ",2," steps              \
+       ",8,1,A100-SXM4-80GB,1,1,8,fp16,Megatron-LM (vTrain),1,,,\n"
+    struct mw_validate v;
+
+    predict(&v, state,
+            CELL("a", "12", "64", "4") CELL("b", "24", "64", "4")
+                CELL("c", "24", "32", "2"));
+    assert_non_null(strstr(v.rows.v[0].skipped, "another row stands"));
+    assert_null(v.rows.v[1].skipped);
+    assert_non_null(v.rows.v[2].skipped);
+    assert_string_equal(v.rows.v[0].cell, v.rows.v[1].cell);
+    mw_validate_release(&v);
+}
+
+/* The newest release of a job; another job, or another family, stays. */
+static void test_newest_release(void **state)
+{
+#define NEMO(id, gpus, framework)                                              \
+    id ",pretrain,llama2-7b,,,,4096,32,1,," gpus ",,H100-SXM5-80GB,1,1," gpus  \
+       ",bf16," framework ",1,,,\n"
+    struct mw_validate v;
+
+    predict(&v, state,
+            NEMO("a", "8", "NeMo 24.07") NEMO("b", "8", "NeMo 24.12")
+                NEMO("c", "16", "NeMo 24.07") NEMO("d", "8", "Other 9.1"));
+    assert_non_null(strstr(v.rows.v[0].skipped, "newer release"));
+    assert_null(v.rows.v[1].skipped);
+    assert_null(v.rows.v[2].skipped);
+    assert_null(v.rows.v[3].skipped);
+    mw_validate_release(&v);
+}
+
+/* Allocated leaves out what is not tensors; a run out of memory has none. */
+static void test_memory(void **state)
+{
+#define PEAK(id, kind, mbs, gib, what)                                         \
+    id "," kind ",gpt,2048,24,16,1024,64," mbs                                 \
+       ",,8,1,A100-SXM4-80GB,1,1,8,fp16,Megatron-LM 2.x,1," gib "," what ",\n"
+    struct mw_validate v;
+
+    predict(&v, state,
+            PEAK("a", "pretrain", "1", "30", "allocated")
+                PEAK("b", "pretrain", "1", "30", "reserved")
+                    PEAK("c", "pretrain", "1", "30", "nvidia-smi")
+                        PEAK("d", "pretrain (OOM)", "8", "OOM", "nvidia-smi"));
+    const struct mw_validate_row *r = v.rows.v;
+    assert_int_equal(v.overall.memory_rows, 3);
+    mw_assert_near(r[0].measured_bytes, 30 * 0x1p30, 0, 0);
+    mw_assert_near(r[1].predicted_bytes / r[0].predicted_bytes, 1 / 0.954, 1e-9,
+                   0);
+    assert_true(r[2].predicted_bytes > r[1].predicted_bytes + 5e8);
+    assert_true(r[3].is_oom);
+    assert_non_null(strstr(r[3].skipped, "ran out of memory"));
+    assert_int_equal(v.overall.oom_rows, 1);
+    assert_int_equal(v.overall.oom_right, !r[3].fits);
+    assert_int_equal(v.overall.ran_rows, 3);
+    assert_int_equal(v.overall.ran_right, 3);
+    mw_validate_release(&v);
+}
+
+/* 2.4 of 3.35 TB/s and (500 / 700)^(1/3) of the clock: slower than the H100,
+ * faster than the slower of both ratios would be. */
+static void test_variant(void **state)
+{
+#define CARD(id, gpu)                                                          \
+    id ",pretrain,llama2-7b,,,,4096,32,1,,8,1," gpu                            \
+       ",1,1,8,bf16,NeMo 25.02,1,,,\n"
+    struct mw_validate v;
+
+    predict(&v, state,
+            CARD("a", "H100-SXM5-80GB")
+                CARD("b", "H100-96GB HBM2e 2.4TB/s 500W (Grand Teton)"));
+    assert_null(v.rows.v[1].skipped);
+    double ratio = v.rows.v[1].predicted_s / v.rows.v[0].predicted_s;
+    assert_true(ratio > 1.05 && ratio < 3.35 / 2.4);
+    assert_true((v.rows.v[1].fills >> MW_FILL_GPU_VARIANT & 1) == 1);
+    assert_true((v.rows.v[0].fills >> MW_FILL_GPU_VARIANT & 1) == 0);
+    mw_validate_release(&v);
+}
+
+static void test_stack_by_framework(void **state)
+{
+    static const struct {
+        const char *framework, *gpu, *note, *stack;
+    } rows[] = {
+        {"NeMo 24.07", "H100", "", "megatron-core"},
+        {"Megatron-LM 23e00ed096 + TE 2.11, overlap OFF", "B200", "",
+         "megatron-core-serial"},
+        {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021"},
+        {"Megatron-LM", "H100-SXM5-80GB", "", "megatron-core"},
+        {"Megatron-DeepSpeed (BigScience)", "A100", "", "megatron-deepspeed"},
+        {"Megatron-DeepSpeed/Megatron-LM (vTrain)", "A100", "",
+         "megatron-2021"},
+        {"MaxText (dgxc v25.02)", "H100", "", "jax"},
+        {"llm-foundry/Composer FSDP", "A100", "", "torch-fsdp"},
+        {"torchtitan 2025", "H100", "FSDP", "torchtitan-eager"},
+        {"torchtitan 2025", "H100", "2D + AsyncTP", "torchtitan-async"},
+        {"torchtitan 2025", "H100", "FSDP + torch.compile", "torchtitan"},
+        {"my own", "H100", "", "plain"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mw_measured r = {.framework = rows[i].framework,
+                                .gpu = rows[i].gpu,
+                                .note = rows[i].note,
+                                .microbatches = (double)NAN};
+
+        assert_string_equal(mw_case_stack_of(&r), rows[i].stack);
+    }
+}
+
+/* The fast form of the same row, with the constants of the moment. */
+static void test_again(void **state)
+{
+    const struct mw_constant *clock;
+    struct mw_validate v;
+
+    predict(&v, state, RUN("a", "4", "2.0"));
+    double first = mw_validate_again(&v, 0);
+    mw_assert_near(first, v.rows.v[0].predicted_s, 0.01, 0);
+    assert_int_equal(
+        mw_hwdb_constant(*state, "sustained_clock.ampere", &clock, NULL),
+        MW_OK);
+    double kept = clock->value;
+    ((struct mw_constant *)clock)->value = kept / 2;
+    double slow = mw_validate_again(&v, 0);
+    assert_true(slow > 1.3 * first && slow < 2 * first);
+    ((struct mw_constant *)clock)->value = kept;
+    mw_assert_near(mw_validate_again(&v, 0), first, 1e-12, 0);
+    mw_validate_release(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_noisy_series),
+        cmocka_unit_test(test_composed_cells),
+        cmocka_unit_test(test_newest_release),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_variant),
+        cmocka_unit_test(test_stack_by_framework),
+        cmocka_unit_test(test_again)};
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
