@@ -169,6 +169,9 @@ static enum mw_status mlp_forward(struct mw_exec *ex, const struct mw_block *b,
     const void *n2;
     void *sum;
     ops->norm_fwd(ex->dev, &norm, f->n2);
+    if (b->is_moe) {
+        return mw_experts_forward(ex, b, f, y);
+    }
     MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
     ops->linear_fwd(ex->dev, f->h1, n2, b->fc1.weight.w, b->fc1.bias.w, d->rows,
                     fc1_width(d), d->hidden);
@@ -213,9 +216,10 @@ static enum mw_status sum_input_gradient(struct mw_exec *ex, const char *name,
     return MW_OK;
 }
 
-static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
-                                   const struct mw_block_fwd *f,
-                                   struct mw_block_bwd *k, const void *dy)
+static enum mw_status dense_backward(struct mw_exec *ex,
+                                     const struct mw_block *b,
+                                     const struct mw_block_fwd *f,
+                                     struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
@@ -226,7 +230,15 @@ static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
     ops->act_bwd(ex->dev, d->is_gated, k->dh1, ex->tmp, f->h1, d->rows, d->ffn);
     ops->linear_bwd_input(ex->dev, d->is_sp ? ex->full : k->dn2, k->dh1,
                           b->fc1.weight.w, d->rows, fc1_width(d), d->hidden);
-    MW_TRY(sum_input_gradient(ex, "fc1", k->dn2));
+    return sum_input_gradient(ex, "fc1", k->dn2);
+}
+
+static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
+                                   const struct mw_block_fwd *f,
+                                   struct mw_block_bwd *k, const void *dy)
+{
+    MW_TRY(b->is_moe ? mw_experts_backward(ex, b, f, k, dy)
+                     : dense_backward(ex, b, f, k, dy));
     struct mw_dev_norm norm =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     norm_backward(ex, &norm, k->dmid, k->dn2, dy);
@@ -304,18 +316,32 @@ static void linear_weight(struct mw_exec *ex, const struct mw_linear *l,
                                     ex->dims.rows, n, k);
 }
 
+static enum mw_status dense_weight(struct mw_exec *ex, const struct mw_block *b,
+                                   const struct mw_block_fwd *f,
+                                   const struct mw_block_bwd *k, const void *dy)
+{
+    const struct mw_dims *d = &ex->dims;
+    const void *n2;
+    linear_weight(ex, &b->fc2, d->is_sp ? k->dy_full : dy, f->g, d->hidden,
+                  d->ffn);
+    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
+    linear_weight(ex, &b->fc1, k->dh1, n2, fc1_width(d), d->hidden);
+    return MW_OK;
+}
+
 enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
                                const struct mw_block_fwd *f,
                                const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
-    const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n2, *n1;
+    const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n1;
     mw_beat_tick(ex->rec->beat);
-    linear_weight(ex, &b->fc2, d->is_sp ? k->dy_full : dy, f->g, d->hidden,
-                  d->ffn);
-    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
-    linear_weight(ex, &b->fc1, k->dh1, n2, fc1_width(d), d->hidden);
+    if (b->is_moe) {
+        mw_experts_weight(ex, b, f, k);
+    } else {
+        MW_TRY(dense_weight(ex, b, f, k, dy));
+    }
     struct mw_dev_norm norm2 =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     ops->norm_bwd_param(ex->dev, &norm2, b->norm2.gamma.g, b->norm2.beta.g,

@@ -44,7 +44,8 @@ static char *part_name(const char *path)
 /* ---- what the file is of ------------------------------------------------ */
 static uint64_t whole_count(const struct mw_param *p)
 {
-    return (uint64_t)p->outer * (uint64_t)p->rows * (uint64_t)p->cols;
+    return (uint64_t)p->n_copies * (uint64_t)p->outer * (uint64_t)p->rows *
+           (uint64_t)p->cols;
 }
 
 /* Float at which a tensor of parameter `id` begins in the payload. */
@@ -72,7 +73,8 @@ static uint64_t model_hash(const struct mw_exec *ex)
     uint64_t h = MW_HASH_INIT;
     for (size_t i = 0; i < ex->shards.params.n; i++) {
         const struct mw_param *p = &ex->shards.params.v[i];
-        const int64_t shape[] = {p->layer, p->outer, p->rows, p->cols};
+        const int64_t shape[] = {p->layer, p->n_copies, p->outer, p->rows,
+                                 p->cols};
         h = mw_hash64(h, p->name, strlen(p->name));
         h = mw_hash64(h, shape, sizeof shape);
     }
@@ -193,9 +195,14 @@ static enum mw_status move_slice(const struct mw_exec *ex, const struct file *f,
 
 static bool writes(const struct mw_exec *ex, const struct mw_slice *s)
 {
-    bool is_copy = s->is_tied ||
-                   (ex->job->layout.zero == 0 && ex->dp->rank > 0) ||
-                   (s->param->shard == MW_SHARD_NONE && ex->tp->rank > 0);
+    const struct mw_layout *l = &ex->job->layout;
+    if (s->param->shard == MW_SHARD_EXPERT && l->ep > 1) {
+        return ex->edp->rank == 0;
+    }
+    bool is_whole =
+        s->param->shard == MW_SHARD_NONE || s->param->shard == MW_SHARD_EXPERT;
+    bool is_copy = s->is_tied || (l->zero == 0 && ex->dp->rank > 0) ||
+                   (is_whole && ex->tp->rank > 0);
     return !is_copy;
 }
 

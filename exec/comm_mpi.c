@@ -127,6 +127,34 @@ static enum mw_status mpi_reduce_scatter(struct mw_comm *comm, void *buf,
     return st;
 }
 
+/* Counts and places of blocks that follow each other. */
+static void lay_blocks(const size_t *n, int size, int *counts, int *places)
+{
+    int at = 0;
+    for (int i = 0; i < size; i++) {
+        counts[i] = count_of(n[i]);
+        places[i] = at;
+        at = count_of((size_t)at + n[i]);
+    }
+}
+
+static enum mw_status mpi_all_to_all_v(struct mw_comm *comm, const void *from,
+                                       const size_t *n_from, void *to,
+                                       const size_t *n_to, enum mw_elem elem,
+                                       struct mw_err *err)
+{
+    size_t n = (size_t)comm->size;
+    int *v = mw_calloc(4 * n, sizeof *v);
+    lay_blocks(n_from, comm->size, v, v + n);
+    lay_blocks(n_to, comm->size, v + 2 * n, v + 3 * n);
+    enum mw_status st =
+        check(MPI_Alltoallv(from, v, v + n, type_of(elem), to, v + 2 * n,
+                            v + 3 * n, type_of(elem), handle(comm)),
+              "MPI_Alltoallv", err);
+    mw_free(v);
+    return st;
+}
+
 static enum mw_status mpi_send(struct mw_comm *comm, const void *buf, size_t n,
                                enum mw_elem elem, int peer, int tag,
                                struct mw_send *out, struct mw_err *err)
@@ -218,6 +246,7 @@ static const struct mw_comm_ops mpi_ops = {
     .all_reduce = mpi_all_reduce,
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
+    .all_to_all_v = mpi_all_to_all_v,
     .send = mpi_send,
     .recv = mpi_recv,
     .wait = mpi_wait,

@@ -79,6 +79,25 @@ struct mw_dev_adamw {
     int step; /* 1, 2, ... for bias correction */
 };
 
+/* Mixtures of experts: as mw_k_route_fwd and so on (kernels/kernels.h). */
+struct mw_dev_expert_ops {
+    void (*route_fwd)(struct mw_dev *dev, float *p, int32_t *choice,
+                      float *weight, int rows, int n, int k);
+    void (*route_bwd)(struct mw_dev *dev, float *dlogits, const float *dweight,
+                      const float *p, const int32_t *choice,
+                      const float *weight, const float *aux, int rows, int n,
+                      int k);
+    void (*gather)(struct mw_dev *dev, void *dst, const void *src,
+                   const int32_t *from, int rows, int width);
+    void (*combine)(struct mw_dev *dev, void *y, const void *x,
+                    const int32_t *place, const float *weight,
+                    const void *residual, int rows, int k, int width);
+    void (*combine_bwd)(struct mw_dev *dev, void *dx, float *dweight,
+                        const void *dy, const void *x, const int32_t *place,
+                        const float *weight, int rows, int k, int width);
+};
+extern const struct mw_dev_expert_ops mw_dev_host_experts;
+
 struct mw_dev_ops {
     const char *name;
     enum mw_status (*open)(int local_rank, struct mw_dev **out,
@@ -166,6 +185,7 @@ struct mw_dev_ops {
     void (*accumulate)(struct mw_dev *dev, float *y, const float *x, size_t n);
     void (*adamw)(struct mw_dev *dev, const struct mw_dev_adamw *h, float *w,
                   const float *g, float *m, float *v, size_t n);
+    const struct mw_dev_expert_ops *experts; /* NULL: it has none */
 };
 
 extern const struct mw_dev_ops mw_dev_host;

@@ -401,6 +401,7 @@ const struct mw_dev_ops mw_dev_host = {
     .attention_scratch = host_attention_scratch,
     .attention_fwd = host_attention_fwd,
     .attention_bwd = host_attention_bwd,
+    .experts = &mw_dev_host_experts,
     .attention_part_fwd = host_attention_part_fwd,
     .attention_part_bwd = host_attention_part_bwd,
     .rotary_at = host_rotary_at,

@@ -33,10 +33,12 @@ struct mw_dims {
     bool is_fused_qkv;     /* one GEMM [q | k | v], else q and [k | v] */
     bool is_gated, has_rotary, has_position;
     enum mw_norm norm;
-    bool is_sp;                  /* sequence parallel, tp > 1 */
-    enum mw_recompute recompute; /* what B computes again */
-    bool keeps_repeated;         /* full recomputation with W apart from B: what
-                                    B repeated stays until W */
+    int n_experts, top_k, moe_ffn; /* 0: none */
+    int n_local, moe_rows;         /* own experts; rows that may come to them */
+    bool is_sp;                    /* sequence parallel, tp > 1 */
+    enum mw_recompute recompute;   /* what B computes again */
+    bool keeps_repeated; /* full recomputation with W apart from B: what
+                            B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -52,6 +54,8 @@ struct mw_norm_tensors {
 };
 struct mw_block {
     int unit;
+    bool is_moe; /* its second half: router and own experts, else fc1, fc2 */
+    struct mw_tensor router, experts_1, experts_2;
     struct mw_norm_tensors norm1, norm2;
     struct mw_linear q;  /* the fused [q | k | v] when is_fused_qkv */
     struct mw_linear kv; /* else unused */
@@ -68,19 +72,39 @@ struct mw_chunk {
 };
 
 /* ---- activations -------------------------------------------------------- */
+/* A mixture of experts (experts.c says which order is which). */
+struct mw_moe_fwd {
+    float *probs;            /* [own rows][experts] */
+    int32_t *choice, *place; /* [own rows][top k] */
+    float *weight;
+    int32_t *from;              /* source order */
+    int64_t *leaving, *arrived; /* rows by expert; by source and own expert */
+    int32_t *order, *home;
+    float *aux;        /* [experts] */
+    void *in, *h1, *g; /* expert order */
+    void *out;         /* source order */
+};
+struct mw_moe_bwd {
+    void *dy, *dh1; /* expert order */
+    float *dweight, *dlogits;
+};
+
 struct mw_block_fwd {
     void *x; /* input: the previous block's output */
     void *n1, *q, *kv, *att, *mid, *n2, *h1, *g;
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
+    struct mw_moe_fwd moe;
 };
 struct mw_block_bwd {
     void *dn1, *dq, *dkv, *dmid, *dn2, *dh1;
     void *dy_full, *dmid_full; /* with sp: gathered by B, read by W */
+    struct mw_moe_bwd moe;
 };
 struct mw_fwd {
     void *mem;
     size_t bytes;
     size_t table_bytes;          /* the part that sim/model's table counts */
+    size_t expert_bytes;         /* of table_bytes: as many as rows arrived */
     int chunk, microbatch;       /* -1: free */
     struct mw_block_fwd *blocks; /* [n_layers] */
     void **x;                    /* [n_layers + 1]: inputs, last the output */
@@ -108,7 +132,8 @@ struct mw_exec {
     struct mw_dims dims;
     struct mw_comm *world; /* of this job; sends and receives */
     struct mw_comm *tp, *cp, *ends;
-    struct mw_comm *dp; /* ranks that share a gradient */
+    struct mw_comm *ep, *edp; /* of experts: other experts, the same ones */
+    struct mw_comm *dp;       /* ranks that share a gradient */
     struct mw_dev *dev;
     struct mw_rec *rec;
     struct mw_err *err; /* where failures of the passes go */
@@ -134,6 +159,10 @@ struct mw_exec {
      * order of sequences; their gradients. */
     void *cp_blocks, *cp_kv, *cp_dkv;
     size_t cp_bytes;
+    /* Rows on their way to experts and back. */
+    void *moe_near, *moe_far, *moe_out, *moe_dg;
+    size_t moe_bytes, moe_dg_bytes;
+    double aux_weight; /* of the auxiliary loss */
     struct mw_arena arena;
     double *loss;     /* [n_microbatches], sums over tokens */
     float loss_scale; /* 1 / tokens of the whole step */
@@ -160,6 +189,8 @@ struct mw_bwd *mw_bwd_find(struct mw_exec *ex, int chunk, int microbatch);
 void mw_bwd_give(struct mw_bwd *b);
 /* Waits until every message of the step has ended. */
 enum mw_status mw_slabs_settle(struct mw_exec *ex);
+/* Counts what arrived at block i's experts. */
+void mw_fwd_count_experts(struct mw_exec *ex, struct mw_fwd *f, int i);
 void mw_slabs_open(struct mw_exec *ex);
 void mw_slabs_free(struct mw_exec *ex);
 
@@ -223,6 +254,23 @@ enum mw_status mw_context_gather(struct mw_exec *ex,
 void mw_context_forward(struct mw_exec *ex, const struct mw_dev_attention *a);
 enum mw_status mw_context_backward(struct mw_exec *ex,
                                    const struct mw_dev_attention *a);
+
+/* ---- mixture of experts (experts.c) ------------------------------------- */
+enum { MW_EP_MAX = 256 };
+void mw_experts_open(struct mw_exec *ex);
+void mw_experts_close(struct mw_exec *ex);
+/* From n2 and mid to y; from dy to dn2; then W. */
+enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
+                                  struct mw_block_fwd *f, void *y);
+enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
+                                   const struct mw_block_fwd *f,
+                                   struct mw_block_bwd *k, const void *dy);
+void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
+                       const struct mw_block_fwd *f,
+                       const struct mw_block_bwd *k);
+/* Bytes of what came to this rank's experts and is kept. */
+size_t mw_experts_kept_bytes(const struct mw_exec *ex,
+                             const struct mw_moe_fwd *f);
 
 /* ---- a step ------------------------------------------------------------- */
 /* Walks this stage's list: gradients of the step in g, losses in loss. */

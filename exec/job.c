@@ -34,6 +34,9 @@ int mw_job_first_layer(const struct mw_job *job, int virtual_stage)
 }
 
 /* ---- what can be run ---------------------------------------------------- */
+/* Ways that the executor's tables of an all-to-all hold. */
+enum { EP_MAX = 256 };
+
 static enum mw_status lacks(struct mw_err *err, const char *what,
                             const char *instead)
 {
@@ -47,8 +50,15 @@ static enum mw_status check_layout(const struct mw_layout *l,
     if (l->cp > 1 && strcmp(backend, "host") != 0) {
         return lacks(err, "context parallelism there", "plan with cp 1");
     }
-    if (l->ep > 1 || l->etp > 1) {
-        return lacks(err, "expert parallelism", "plan with ep 1 and etp 1");
+    if (l->etp > 1) {
+        return lacks(err, "tensor parallelism of experts", "plan with etp 1");
+    }
+    if (l->ep > EP_MAX) {
+        return lacks(err, "more than 256 ways of experts", "plan with less ep");
+    }
+    if (l->ep > 1 && l->zero > 0) {
+        return lacks(err, "ZeRO beside expert parallelism",
+                     "plan with zero 0 or ep 1");
     }
     return MW_OK;
 }
@@ -71,14 +81,19 @@ static enum mw_status check_schedule(const struct mw_schedule *s,
 }
 
 static enum mw_status check_model(const struct mw_model *m,
-                                  const struct mw_layout *l, struct mw_err *err)
+                                  const struct mw_layout *l,
+                                  const char *backend, struct mw_err *err)
 {
     if (m->tied && l->zero > 1) {
         return lacks(err, "ZeRO stages 2 and 3 with tied embeddings",
                      "plan with zero 0 or 1, or untie them");
     }
-    if (m->moe.n_experts > 0) {
-        return lacks(err, "mixtures of experts", "take a dense model");
+    if (m->moe.n_experts > 0 && strcmp(backend, "host") != 0) {
+        return lacks(err, "mixtures of experts there", "take a dense model");
+    }
+    if (m->moe.shared_ffn > 0 || m->moe.router_bias) {
+        return lacks(err, "shared experts and biases of routers",
+                     "take experts without them");
     }
     if (m->mla.on) {
         return lacks(err, "latent attention", "take a model with MHA or GQA");
@@ -115,7 +130,7 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
         st = check_schedule(job->schedule, err);
     }
     if (st == MW_OK) {
-        st = check_model(job->model, &job->layout, err);
+        st = check_model(job->model, &job->layout, backend, err);
     }
     if (st == MW_OK && job->workload->dtype != MW_FP32) {
         st = mw_fail(err, MW_EINPUT,

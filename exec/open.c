@@ -25,8 +25,13 @@ static void set_dims(struct mw_exec *ex)
     d->n_seqs = l->micro_batch;
     d->n_cp = l->cp;
     d->rows = d->seq / d->n_cp * d->n_seqs;
+    d->n_experts = m->moe.n_experts;
+    d->top_k = m->moe.top_k;
+    d->moe_ffn = m->moe.ffn;
+    d->n_local = d->n_experts / l->ep;
     d->is_sp = l->sp && l->tp > 1;
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
+    d->moe_rows = d->own_rows * d->top_k * l->ep;
     d->recompute = l->recompute;
     d->keeps_repeated =
         l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
@@ -47,6 +52,9 @@ static void set_dims(struct mw_exec *ex)
 }
 
 /* ---- communicators ------------------------------------------------------ */
+/* Switch Transformer, section 2.2. */
+static const double default_aux_weight = 0.01;
+
 static int stage_of(const struct mw_job *job, int virtual_stage)
 {
     return job->schedule->device[virtual_stage];
@@ -63,6 +71,12 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     MW_TRY(w->ops->split(w, dp_color, data, &ex->dp, err));
     int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
+    /* Experts: the ranks of a stage, ep of them in a row. */
+    int in_stage = data * l->tp + ex->at.tp, n_stage = n_data * l->tp;
+    int ep_color = ex->at.pp * n_stage + in_stage / l->ep;
+    int edp_color = ex->at.pp * n_stage + in_stage % l->ep;
+    MW_TRY(w->ops->split(w, ep_color, in_stage % l->ep, &ex->ep, err));
+    MW_TRY(w->ops->split(w, edp_color, in_stage / l->ep, &ex->edp, err));
     if (!ex->job->model->tied) {
         return MW_OK;
     }
@@ -126,13 +140,19 @@ static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
         b->kv = linear(ex, "attn.kv.weight", "attn.kv.bias", layer);
     }
     b->proj = linear(ex, "attn.proj.weight", "attn.proj.bias", layer);
+    b->is_moe = mw_model_layer_is_moe(ex->job->model, layer);
+    b->router = tensor(ex, "moe.router.weight", layer);
+    b->experts_1 = tensor(ex, "moe.fc1.weight", layer);
+    b->experts_2 = tensor(ex, "moe.fc2.weight", layer);
     b->fc1 = ex->dims.is_gated
                  ? linear(ex, "mlp.gate_up.weight", "mlp.gate_up.bias", layer)
                  : linear(ex, "mlp.fc1.weight", "mlp.fc1.bias", layer);
     b->fc2 = linear(ex, "mlp.fc2.weight", "mlp.fc2.bias", layer);
     b->unit = unit_of(ex, "attn.norm.weight", layer);
-    MW_ASSERT(b->q.weight.w && b->proj.weight.w && b->fc1.weight.w &&
-                  b->fc2.weight.w && b->norm1.gamma.w && b->norm2.gamma.w,
+    MW_ASSERT(b->q.weight.w && b->proj.weight.w &&
+                  (b->is_moe ? b->experts_1.w && b->experts_2.w && b->router.w
+                             : b->fc1.weight.w && b->fc2.weight.w) &&
+                  b->norm1.gamma.w && b->norm2.gamma.w,
               "layer %d lacks a tensor", layer);
 }
 
@@ -263,12 +283,14 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     make_buffers(ex);
     mw_slabs_open(ex);
     mw_context_open(ex);
+    mw_experts_open(ex);
     fill_weights(ex);
     make_chunks(ex);
     ex->loss = mw_arena_alloc(&ex->arena, (size_t)job->n_microbatches,
                               sizeof *ex->loss);
     double tokens = (double)ex->dims.n_seqs * (double)ex->dims.seq *
                     job->n_microbatches * (double)job->layout.dp;
+    ex->aux_weight = default_aux_weight;
     ex->loss_scale = (float)(1.0 / tokens);
     return MW_OK;
 }
@@ -284,6 +306,7 @@ void mw_exec_close(struct mw_exec *ex)
 {
     mw_slabs_free(ex);
     mw_context_close(ex);
+    mw_experts_close(ex);
     if (ex->w) {
         free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
@@ -298,7 +321,8 @@ void mw_exec_close(struct mw_exec *ex)
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);
-    struct mw_comm *groups[] = {ex->tp, ex->cp, ex->dp, ex->ends};
+    struct mw_comm *groups[] = {ex->tp, ex->cp,  ex->dp,
+                                ex->ep, ex->edp, ex->ends};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i]) {
             groups[i]->ops->free(groups[i]);

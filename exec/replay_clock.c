@@ -90,6 +90,9 @@ static struct mw_comm *group_of(const struct mw_exec *ex, enum mw_dim dim)
     if (dim == MW_DIM_PP) {
         return ex->ends; /* the pair that shares a tied embedding */
     }
+    if (dim == MW_DIM_EP) {
+        return ex->ep;
+    }
     if (dim == MW_DIM_CP) {
         return ex->cp;
     }

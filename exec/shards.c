@@ -53,9 +53,22 @@ static void close_unit(struct mw_shards *shards, const struct mw_layout *layout)
     }
 }
 
-static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
-                      int id, int tp_rank, bool is_tied)
+/* Own copies of a tensor: all, or of experts those of this rank's place in the
+ * EP group. */
+static void set_copies(struct mw_slice *s, const struct mw_layout *l,
+                       struct mw_coord at)
 {
+    const struct mw_param *p = s->param;
+    int ways = p->shard == MW_SHARD_EXPERT ? l->ep : 1;
+    int place = ((at.dp * l->cp + at.cp) * l->tp + at.tp) % ways;
+    s->n_outer = p->outer * p->n_copies / ways;
+    s->first_outer = s->n_outer * place;
+}
+
+static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
+                      int id, struct mw_coord at, bool is_tied)
+{
+    int tp_rank = at.tp;
     const struct mw_param *p = &shards->params.v[id];
     int64_t rows_ways = p->shard == MW_SHARD_ROWS ? layout->tp : 1;
     int64_t cols_ways = p->shard == MW_SHARD_COLS ? layout->tp : 1;
@@ -68,10 +81,41 @@ static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
                          .unit = (int)shards->units.n};
     s.first_row = rows_ways > 1 ? s.rows * tp_rank : 0;
     s.first_col = cols_ways > 1 ? s.cols * tp_rank : 0;
-    s.n = (size_t)(p->outer * s.rows * s.cols);
+    set_copies(&s, layout, at);
+    s.n = (size_t)(s.n_outer * s.rows * s.cols);
     /* Slices begin on cache lines: 16 floats. */
     shards->n_total += (s.n + 15) / 16 * 16;
     mw_array_push(&shards->slices, s);
+}
+
+/* The stage's slices; with `experts` those of experts alone, or without. */
+static void add_stage(struct mw_shards *shards, const struct mw_job *job,
+                      struct mw_coord at, bool experts)
+{
+    const struct mw_layout *l = &job->layout;
+    int layer = -2;
+    for (size_t i = 0; i < shards->params.n; i++) {
+        const struct mw_param *p = &shards->params.v[i];
+        bool is_apart = l->ep > 1 && p->shard == MW_SHARD_EXPERT;
+        if (is_apart != experts || !holds_layer(job, at.pp, p->layer)) {
+            continue;
+        }
+        if (l->zero >= 2 && p->layer != layer) {
+            close_unit(shards, l);
+        }
+        layer = p->layer;
+        add_slice(shards, l, (int)i, at, false);
+    }
+}
+
+static int find_embedding(const struct mw_shards *shards)
+{
+    for (size_t i = 0; i < shards->params.n; i++) {
+        if (strcmp(shards->params.v[i].name, "embed.weight") == 0) {
+            return (int)i;
+        }
+    }
+    return -1;
 }
 
 void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
@@ -79,24 +123,14 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
 {
     *shards = (struct mw_shards){0};
     mw_model_params(job->model, &shards->params);
-    int embedding = -1, layer = -2;
-    for (size_t i = 0; i < shards->params.n; i++) {
-        const struct mw_param *p = &shards->params.v[i];
-        if (strcmp(p->name, "embed.weight") == 0) {
-            embedding = (int)i;
-        }
-        if (holds_layer(job, at.pp, p->layer)) {
-            if (job->layout.zero >= 2 && p->layer != layer) {
-                close_unit(shards, &job->layout);
-            }
-            layer = p->layer;
-            add_slice(shards, &job->layout, (int)i, at.tp, false);
-        }
-    }
+    int embedding = find_embedding(shards);
+    add_stage(shards, job, at, false);
     if (job->model->tied && embedding >= 0 &&
         holds_stage(job, at.pp, job->n_virtual - 1)) {
-        add_slice(shards, &job->layout, embedding, at.tp, true);
+        add_slice(shards, &job->layout, embedding, at, true);
     }
+    shards->n_dense = shards->n_total;
+    add_stage(shards, job, at, true);
     close_unit(shards, &job->layout);
 }
 
@@ -135,14 +169,16 @@ uint64_t mw_slice_whole_index(const struct mw_slice *s, size_t i)
     uint64_t cols = (uint64_t)s->cols, rows = (uint64_t)s->rows;
     uint64_t col = i % cols, row = i / cols % rows, outer = i / cols / rows;
     uint64_t whole_row =
-        outer * (uint64_t)s->param->rows + (uint64_t)s->first_row + row;
+        (outer + (uint64_t)s->first_outer) * (uint64_t)s->param->rows +
+        (uint64_t)s->first_row + row;
     return whole_row * (uint64_t)s->param->cols + (uint64_t)s->first_col + col;
 }
 
 static bool ends_branch(const struct mw_param *p)
 {
     return strcmp(p->name, "attn.proj.weight") == 0 ||
-           strcmp(p->name, "mlp.fc2.weight") == 0;
+           strcmp(p->name, "mlp.fc2.weight") == 0 ||
+           strcmp(p->name, "moe.fc2.weight") == 0;
 }
 
 static bool is_norm_weight(const struct mw_param *p)

@@ -25,6 +25,7 @@ struct mw_slice {
     bool is_tied;       /* the head's copy of the embedding */
     int64_t rows, cols; /* local; outer is the parameter's */
     int64_t first_row, first_col; /* place in the whole tensor */
+    int64_t n_outer, first_outer; /* outer parts of all own copies (experts) */
     size_t offset, n;             /* elements in the flat buffers */
     int unit;
 };
@@ -41,7 +42,8 @@ struct mw_shards {
         size_t n, cap;
     } slices;
     MW_ARRAY(struct mw_unit) units; /* one; from ZeRO-2 on one a layer */
-    size_t n_total;                 /* elements, the units' padding included */
+    size_t n_dense; /* with ep > 1: elements before the experts' */
+    size_t n_total; /* elements, the units' padding included */
 };
 
 /* Slices of the rank at `at`. */

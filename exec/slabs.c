@@ -63,8 +63,55 @@ static void lay_lse(struct carve *c, const struct mw_exec *ex,
         take_table(c, (size_t)d->rows * (size_t)d->n_heads * sizeof(float));
 }
 
+/* The second half of a block; both where blocks of either kind share memory. */
+enum { HALF_DENSE = 1, HALF_EXPERTS = 2 };
+
+static int half_of(const struct mw_block *b)
+{
+    return b->is_moe ? HALF_EXPERTS : HALF_DENSE;
+}
+
+/* As many rows as may arrive; those that did are counted when they have. */
+static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
+                        struct mw_moe_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    size_t sent = (size_t)d->own_rows * (size_t)d->top_k;
+    size_t n = (size_t)d->moe_rows, el = ex->dev->elem_bytes;
+    size_t width = (size_t)(d->is_gated ? 2 * d->moe_ffn : d->moe_ffn);
+    size_t experts = (size_t)d->n_experts;
+    f->probs = take_table(c, (size_t)d->own_rows * experts * sizeof(float));
+    f->out = take_table(c, sent * (size_t)d->hidden * el);
+    f->in = take(c, n * (size_t)d->hidden * el);
+    f->h1 = take(c, n * width * el);
+    f->g = take(c, n * (size_t)d->moe_ffn * el);
+    f->choice = take(c, sent * sizeof(int32_t));
+    f->place = take(c, sent * sizeof(int32_t));
+    f->from = take(c, sent * sizeof(int32_t));
+    f->weight = take(c, sent * sizeof(float));
+    f->leaving = take(c, experts * sizeof(int64_t));
+    f->arrived = take(c, experts * sizeof(int64_t));
+    f->order = take(c, n * sizeof(int32_t));
+    f->home = take(c, n * sizeof(int32_t));
+    f->aux = take(c, experts * sizeof(float));
+}
+
+static void lay_moe_bwd(struct carve *c, const struct mw_exec *ex,
+                        struct mw_moe_bwd *b)
+{
+    const struct mw_dims *d = &ex->dims;
+    size_t sent = (size_t)d->own_rows * (size_t)d->top_k;
+    size_t n = (size_t)d->moe_rows, el = ex->dev->elem_bytes;
+    size_t width = (size_t)(d->is_gated ? 2 * d->moe_ffn : d->moe_ffn);
+    b->dy = take(c, n * (size_t)d->hidden * el);
+    b->dh1 = take(c, n * width * el);
+    b->dweight = take(c, sent * sizeof(float));
+    b->dlogits =
+        take(c, (size_t)d->own_rows * (size_t)d->n_experts * sizeof(float));
+}
+
 /* All but its input. */
-static void lay_block_fwd(struct carve *c, const struct mw_exec *ex,
+static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
                           struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
@@ -75,8 +122,13 @@ static void lay_block_fwd(struct carve *c, const struct mw_exec *ex,
     f->att = take_rows(c, ex, d->q_width);
     f->mid = take_own(c, ex);
     f->n2 = take_own(c, ex);
-    f->h1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
-    f->g = take_rows(c, ex, d->ffn);
+    if (half & HALF_DENSE) {
+        f->h1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
+        f->g = take_rows(c, ex, d->ffn);
+    }
+    if (half & HALF_EXPERTS) {
+        lay_moe_fwd(c, ex, &f->moe);
+    }
     f->mean1 = take_stats(c, ex);
     f->rstd1 = take_stats(c, ex);
     f->mean2 = take_stats(c, ex);
@@ -123,7 +175,7 @@ static size_t lay_fwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
         if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
             f->blocks[i] = ex->repeated;
         } else {
-            lay_block_fwd(&c, ex, &f->blocks[i]);
+            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), &f->blocks[i]);
         }
         f->blocks[i].x = f->x[i];
     }
@@ -142,7 +194,8 @@ static size_t lay_repeated(struct mw_exec *ex, void *base)
 {
     struct carve c = {.base = base};
     if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
-        lay_block_fwd(&c, ex, &ex->repeated);
+        int both = HALF_DENSE | (ex->dims.n_experts > 0 ? HALF_EXPERTS : 0);
+        lay_block_fwd(&c, ex, both, &ex->repeated);
     } else if (ex->dims.recompute == MW_RECOMPUTE_SELECTIVE) {
         lay_lse(&c, ex, &ex->repeated);
     }
@@ -158,7 +211,7 @@ void mw_slabs_open(struct mw_exec *ex)
     }
 }
 
-static void lay_block_bwd(struct carve *c, const struct mw_exec *ex,
+static void lay_block_bwd(struct carve *c, const struct mw_exec *ex, int half,
                           struct mw_block_bwd *b)
 {
     const struct mw_dims *d = &ex->dims;
@@ -168,7 +221,11 @@ static void lay_block_bwd(struct carve *c, const struct mw_exec *ex,
     b->dkv = d->is_fused_qkv ? NULL : take_rows(c, ex, d->kv_width);
     b->dmid = take_own(c, ex);
     b->dn2 = take_own(c, ex);
-    b->dh1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
+    if (half & HALF_DENSE) {
+        b->dh1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
+    } else {
+        lay_moe_bwd(c, ex, &b->moe);
+    }
     b->dy_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
     b->dmid_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
 }
@@ -181,9 +238,9 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
         b->dx[i] = take_own(&c, ex);
     }
     for (int i = 0; i < chunk->n_layers; i++) {
-        lay_block_bwd(&c, ex, &b->blocks[i]);
+        lay_block_bwd(&c, ex, half_of(&chunk->blocks[i]), &b->blocks[i]);
         if (ex->dims.keeps_repeated) {
-            lay_block_fwd(&c, ex, &b->repeated[i]);
+            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), &b->repeated[i]);
         }
     }
     if (chunk->has_head) {
@@ -255,10 +312,19 @@ struct mw_fwd *mw_fwd_take(struct mw_exec *ex, int chunk, int microbatch)
     return f;
 }
 
+void mw_fwd_count_experts(struct mw_exec *ex, struct mw_fwd *f, int i)
+{
+    size_t bytes = mw_experts_kept_bytes(ex, &f->blocks[i].moe);
+    f->expert_bytes += bytes;
+    ex->act_bytes += bytes;
+    ex->act_peak_bytes = max_size(ex->act_peak_bytes, ex->act_bytes);
+}
+
 void mw_fwd_give(struct mw_exec *ex, struct mw_fwd *f)
 {
     f->microbatch = -1;
-    ex->act_bytes -= f->table_bytes;
+    ex->act_bytes -= f->table_bytes + f->expert_bytes;
+    f->expert_bytes = 0;
     ex->kept_bytes -= f->bytes;
 }
 

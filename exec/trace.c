@@ -49,11 +49,12 @@ static enum mw_stream_kind stream_of(const struct mw_rec_event *e)
         return MW_STREAM_PP;
     case MW_SPAN_CP:
         return MW_STREAM_CP;
+    case MW_SPAN_EP:
+        return MW_STREAM_EP;
     case MW_SPAN_F:
     case MW_SPAN_B:
     case MW_SPAN_W:
     case MW_SPAN_RECOMPUTE:
-    case MW_SPAN_EP:
     case MW_SPAN_OPTIMIZER:
     case MW_SPAN_OFFLOAD:
     case MW_SPAN_HOST:

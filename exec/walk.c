@@ -144,6 +144,9 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     for (int i = 0; i < c->n_layers; i++) {
         MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
+        if (c->blocks[i].is_moe && ex->dims.recompute != MW_RECOMPUTE_FULL) {
+            mw_fwd_count_experts(ex, f, i);
+        }
     }
     if (c->has_head) {
         MW_TRY(mw_unit_fetch(ex, c->head_unit));

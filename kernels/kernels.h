@@ -160,6 +160,31 @@ void mw_k_xent_bwd(float *dlogits, const float *logits, const float *max,
                    const float *sum, const int32_t *label, int rows, int n,
                    int first, float scale);
 
+/* ---- mixture of experts ------------------------------------------------- */
+/*
+ * Router: p[rows][n] holds logits before and probabilities after; choice and
+ * weight [rows][k] are the k most probable and their share of each other.
+ */
+void mw_k_route_fwd(float *p, int32_t *choice, float *weight, int rows, int n,
+                    int k);
+/* dlogits from the gradient at the weights; aux[n] is added to the gradient at
+ * every row's probabilities. */
+void mw_k_route_bwd(float *dlogits, const float *dweight, const float *p,
+                    const int32_t *choice, const float *weight,
+                    const float *aux, int rows, int n, int k);
+/* dst[r] = src[from[r]]. */
+void mw_k_rows_gather(float *dst, const float *src, const int32_t *from,
+                      int rows, int width);
+/* y[r] = residual[r] + sum over j < k of weight[r k + j] x[place[r k + j]];
+ * residual NULL: 0, weight NULL: 1. y may be residual. */
+void mw_k_rows_combine(float *y, const float *x, const int32_t *place,
+                       const float *weight, const float *residual, int rows,
+                       int k, int width);
+/* dx[place] = weight dy[r], dweight = dy[r] . x[place]. */
+void mw_k_rows_combine_bwd(float *dx, float *dweight, const float *dy,
+                           const float *x, const int32_t *place,
+                           const float *weight, int rows, int k, int width);
+
 /* ---- vectors
  * ----------------------------------------------------------------------------
  */

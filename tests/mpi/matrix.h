@@ -13,6 +13,7 @@
 enum matrix_model {
     MATRIX_GPT,   /* LayerNorm, learned positions, biases, GELU, tied head */
     MATRIX_LLAMA, /* RMSNorm, rotary, grouped queries, SwiGLU */
+    MATRIX_MOE,   /* the same, every second layer 4 experts of which 2 */
     MATRIX_MODELS
 };
 
@@ -21,7 +22,7 @@ struct matrix_case {
     int tp, pp, vpp, dp, zero, micro_batch;
     const char *schedule;
     bool sp;
-    int cp; /* 0: 1 */
+    int cp, ep; /* 0: 1 */
     enum mw_recompute recompute;
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };

@@ -80,6 +80,21 @@ static void other_layouts_go_on(void **state)
         2e-6);
 }
 
+static void experts_move(void **state)
+{
+    (void)state;
+    go_on(
+        &(struct matrix_case){
+            .model = MATRIX_MOE, .tp = 1, .pp = 1, .dp = 4, .ep = 4},
+        &(struct matrix_case){.model = MATRIX_MOE,
+                              .tp = 2,
+                              .sp = true,
+                              .pp = 2,
+                              .dp = 1,
+                              .ep = 2},
+        2e-6);
+}
+
 /* The reference goes on from the same file. */
 static void a_resumed_run_is_verified(void **state)
 {
@@ -149,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_go_on_to_the_bit),
         cmocka_unit_test(other_layouts_go_on),
+        cmocka_unit_test(experts_move),
         cmocka_unit_test(a_resumed_run_is_verified),
         cmocka_unit_test(damaged_files_are_refused),
     };

@@ -179,6 +179,31 @@ static void context_parallel(void **state)
                                                .recompute = MW_RECOMPUTE_FULL});
 }
 
+/* Experts on every rank, or spread over ranks of tp, cp and dp. */
+static void experts(void **state)
+{
+    (void)state;
+    static const struct matrix_case cases[] = {
+        {.tp = 1, .pp = 2, .dp = 4, .ep = 4},
+        {.tp = 2, .sp = true, .pp = 2, .dp = 2, .ep = 4, .micro_batch = 2},
+        {.tp = 2, .sp = true, .cp = 2, .pp = 1, .dp = 2, .ep = 2},
+        {.tp = 2, .sp = true, .pp = 1, .dp = 4, .zero = 3},
+        {.tp = 1,
+         .pp = 4,
+         .vpp = 2,
+         .dp = 2,
+         .ep = 2,
+         .schedule = "zb-v",
+         .recompute = MW_RECOMPUTE_FULL},
+        {.tp = 1, .pp = 8, .dp = 1, .schedule = "zb-h1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct matrix_case c = cases[i];
+        c.model = MATRIX_MOE;
+        matrix_verify(world, &c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +222,7 @@ int main(void)
         cmocka_unit_test(sequence_parallel),
         cmocka_unit_test(zero_2_and_3),
         cmocka_unit_test(context_parallel),
+        cmocka_unit_test(experts),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,8 +60,6 @@ static void refusals(void **state)
     (void)state;
     struct mw_layout l = layout(1, 1, 1, 4);
     check_refused("gpt-small", "bf16", &l, "fp32");
-    check_refused("{preset: mixtral-8x7b, layers: 2}", "fp32", &l,
-                  "mixtures of experts");
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
     l = layout(1, 1, 4, 1);

@@ -1,0 +1,54 @@
+/*
+ * The host device's operators of a mixture of experts. Index arrays are the
+ * host's.
+ */
+#include "exec/dev.h"
+
+#include "kernels/kernels.h"
+
+static void route_fwd(struct mw_dev *dev, float *p, int32_t *choice,
+                      float *weight, int rows, int n, int k)
+{
+    (void)dev;
+    mw_k_route_fwd(p, choice, weight, rows, n, k);
+}
+
+static void route_bwd(struct mw_dev *dev, float *dlogits, const float *dweight,
+                      const float *p, const int32_t *choice,
+                      const float *weight, const float *aux, int rows, int n,
+                      int k)
+{
+    (void)dev;
+    mw_k_route_bwd(dlogits, dweight, p, choice, weight, aux, rows, n, k);
+}
+
+static void gather(struct mw_dev *dev, void *dst, const void *src,
+                   const int32_t *from, int rows, int width)
+{
+    (void)dev;
+    mw_k_rows_gather(dst, src, from, rows, width);
+}
+
+static void combine(struct mw_dev *dev, void *y, const void *x,
+                    const int32_t *place, const float *weight,
+                    const void *residual, int rows, int k, int width)
+{
+    (void)dev;
+    mw_k_rows_combine(y, x, place, weight, residual, rows, k, width);
+}
+
+static void combine_bwd(struct mw_dev *dev, void *dx, float *dweight,
+                        const void *dy, const void *x, const int32_t *place,
+                        const float *weight, int rows, int k, int width)
+{
+    (void)dev;
+    mw_k_rows_combine_bwd(dx, dweight, dy, x, place, weight, rows, k, width);
+}
+
+const struct mw_dev_expert_ops mw_dev_host_experts = {
+    .route_fwd = route_fwd,
+    .route_bwd = route_bwd,
+    .gather = gather,
+    .combine = combine,
+    .combine_bwd = combine_bwd,
+};

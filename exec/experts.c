@@ -1,0 +1,373 @@
+/*
+ * A mixture of experts as a block's second half, experts spread over the EP
+ * group (GShard: Lepikhin et al., 2020; Megatron-LM's all-to-all dispatcher):
+ *
+ *   own rows -> router -> rows by expert -> all-to-all -> rows of each own
+ *   expert -> fc1, activation, fc2 -> back the same way -> weighted sum
+ *
+ *   source order   rows x k, by expert, then by row: what is sent
+ *   arrival order  by source rank, then by own expert: what is received
+ *   expert order   by own expert, then by source rank: what GEMMs run on
+ *
+ * How many rows arrive depends on the data; memory is laid out for the worst
+ * case, that every row of the group comes here. No row is dropped.
+ *
+ * Auxiliary loss (Fedus et al., Switch Transformer, 2022, section 2.2):
+ * alpha E sum_e f_e P_e over the tokens of a micro-batch, f_e the part of the
+ * choices that went to expert e (a constant), P_e the mean probability; its
+ * gradient reaches the router, the loss that is reported leaves it out.
+ * Left out: expert tensor parallelism, shared experts, router biases.
+ */
+#include "exec/exec_int.h"
+
+/* ---- counts and places -------------------------------------------------- */
+static int n_sent(const struct mw_exec *ex)
+{
+    return ex->dims.own_rows * ex->dims.top_k;
+}
+
+/* Row t of expert order within the counts that arrived. */
+static int arrived_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f)
+{
+    int64_t n = 0;
+    for (int i = 0; i < ex->ep->size * ex->dims.n_local; i++) {
+        n += f->arrived[i];
+    }
+    return (int)n;
+}
+
+static int expert_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f,
+                       int expert)
+{
+    int64_t n = 0;
+    for (int src = 0; src < ex->ep->size; src++) {
+        n += f->arrived[src * ex->dims.n_local + expert];
+    }
+    return (int)n;
+}
+
+/* place[row k + j]: where the row stands in source order; from[]: whence. */
+static void sort_choices(const struct mw_exec *ex, struct mw_moe_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    int next = 0;
+    for (int e = 0; e < d->n_experts; e++) {
+        int begin = next;
+        for (int at = 0; at < n_sent(ex); at++) {
+            if (f->choice[at] == e) {
+                f->place[at] = next;
+                f->from[next++] = at / d->top_k;
+            }
+        }
+        f->leaving[e] = next - begin;
+    }
+}
+
+/* order[t]: the row of arrival order that is row t of expert order; and back
+ * in home[]. */
+static void sort_arrivals(const struct mw_exec *ex, struct mw_moe_fwd *f)
+{
+    int n_local = ex->dims.n_local, t = 0;
+    for (int e = 0; e < n_local; e++) {
+        int at = 0;
+        for (int i = 0; i < ex->ep->size * n_local; i++) {
+            for (int r = 0; i % n_local == e && r < f->arrived[i]; r++) {
+                f->home[at + r] = t;
+                f->order[t++] = at + r;
+            }
+            at += (int)f->arrived[i];
+        }
+    }
+}
+
+/* ---- all-to-all --------------------------------------------------------- */
+static enum mw_status exchange(struct mw_exec *ex, const char *name,
+                               const int64_t *sent, const int64_t *got,
+                               size_t width, const void *from, void *to)
+{
+    struct mw_comm *ep = ex->ep;
+    size_t n_send[MW_EP_MAX] = {0}, n_recv[MW_EP_MAX] = {0}, n = 0;
+    for (int i = 0; i < ep->size * ex->dims.n_local; i++) {
+        n_send[i / ex->dims.n_local] += (size_t)sent[i] * width;
+        n_recv[i / ex->dims.n_local] += (size_t)got[i] * width;
+        n += (size_t)sent[i] * width;
+    }
+    const struct mw_rec_event e = {.type = MW_REC_COLL,
+                                   .span = MW_SPAN_EP,
+                                   .name = name,
+                                   .microbatch = ex->rec->label.microbatch,
+                                   .stage = ex->rec->label.stage,
+                                   .bytes = (double)n * sizeof(float),
+                                   .dim = MW_DIM_EP,
+                                   .coll = MW_ALL_TO_ALL};
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st = ep->ops->all_to_all_v(ep, from, n_send, to, n_recv,
+                                              MW_ELEM_F32, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
+}
+
+/* Rows in source order to expert order on the ranks of their experts. */
+static enum mw_status dispatch(struct mw_exec *ex, const struct mw_moe_fwd *f,
+                               void *from, void *to)
+{
+    const struct mw_dims *d = &ex->dims;
+    if (ex->ep->size == 1) {
+        ex->dev->ops->copy(ex->dev, to, from,
+                           (size_t)n_sent(ex) * (size_t)d->hidden *
+                               ex->dev->elem_bytes);
+        return MW_OK;
+    }
+    MW_TRY(exchange(ex, "dispatch", f->leaving, f->arrived, (size_t)d->hidden,
+                    from, ex->moe_far));
+    ex->dev->ops->experts->gather(ex->dev, to, ex->moe_far, f->order,
+                                  arrived_rows(ex, f), d->hidden);
+    return MW_OK;
+}
+
+/* And back. */
+static enum mw_status bring_back(struct mw_exec *ex, const struct mw_moe_fwd *f,
+                                 void *from, void *to)
+{
+    const struct mw_dims *d = &ex->dims;
+    if (ex->ep->size == 1) {
+        ex->dev->ops->copy(ex->dev, to, from,
+                           (size_t)n_sent(ex) * (size_t)d->hidden *
+                               ex->dev->elem_bytes);
+        return MW_OK;
+    }
+    ex->dev->ops->experts->gather(ex->dev, ex->moe_far, from, f->home,
+                                  arrived_rows(ex, f), d->hidden);
+    return exchange(ex, "combine", f->arrived, f->leaving, (size_t)d->hidden,
+                    ex->moe_far, to);
+}
+
+static enum mw_status exchange_counts(struct mw_exec *ex, struct mw_moe_fwd *f)
+{
+    size_t each[MW_EP_MAX];
+    for (int i = 0; i < ex->ep->size; i++) {
+        each[i] = (size_t)ex->dims.n_local;
+    }
+    return ex->ep->ops->all_to_all_v(ex->ep, f->leaving, each, f->arrived, each,
+                                     MW_ELEM_I64, ex->err);
+}
+
+/* ---- auxiliary loss ----------------------------------------------------- */
+/* aux[e] = d(alpha E sum f P)/dp, with the counts of the whole micro-batch. */
+static enum mw_status balance(struct mw_exec *ex, struct mw_moe_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    double tokens = (double)d->n_seqs * d->seq;
+    struct mw_comm *const groups[] = {d->is_sp ? ex->tp : NULL, ex->cp};
+    for (int e = 0; e < d->n_experts; e++) {
+        f->aux[e] = (float)f->leaving[e];
+    }
+    for (int i = 0; i < 2; i++) {
+        if (groups[i] && groups[i]->size > 1) {
+            MW_TRY(groups[i]->ops->all_reduce(groups[i], f->aux,
+                                              (size_t)d->n_experts, MW_ELEM_F32,
+                                              MW_REDUCE_SUM, ex->err));
+        }
+    }
+    /* The mean over micro-batches of a mean over tokens: loss_scale. */
+    for (int e = 0; e < d->n_experts; e++) {
+        double part = (double)f->aux[e] / (tokens * d->top_k);
+        f->aux[e] = (float)(ex->aux_weight * d->n_experts * part *
+                            (double)ex->loss_scale);
+    }
+    return MW_OK;
+}
+
+/* ---- forward ------------------------------------------------------------ */
+static int fc1_width(const struct mw_dims *d)
+{
+    return d->is_gated ? 2 * d->moe_ffn : d->moe_ffn;
+}
+
+/* One own expert's rows and matrices. */
+struct expert {
+    int rows;
+    size_t first;      /* row in expert order */
+    size_t at_1, at_2; /* elements into fc1 and fc2 */
+};
+
+static struct expert expert_at(const struct mw_exec *ex,
+                               const struct mw_moe_fwd *f, int i)
+{
+    const struct mw_dims *d = &ex->dims;
+    size_t h = (size_t)d->hidden;
+    struct expert e = {.rows = expert_rows(ex, f, i),
+                       .at_1 = (size_t)i * (size_t)fc1_width(d) * h,
+                       .at_2 = (size_t)i * (size_t)d->moe_ffn * h};
+    for (int before = 0; before < i; before++) {
+        e.first += (size_t)expert_rows(ex, f, before);
+    }
+    return e;
+}
+
+static void *rows_at(const struct mw_exec *ex, const void *p, size_t row,
+                     int width)
+{
+    return mw_dev_at(ex->dev, p, row * (size_t)width);
+}
+
+static void run_experts(struct mw_exec *ex, const struct mw_block *b,
+                        const struct mw_moe_fwd *f, void *out)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    int w1 = fc1_width(d);
+    for (int i = 0; i < d->n_local; i++) {
+        struct expert e = expert_at(ex, f, i);
+        void *h1 = rows_at(ex, f->h1, e.first, w1);
+        void *g = rows_at(ex, f->g, e.first, d->moe_ffn);
+        if (e.rows == 0) {
+            continue;
+        }
+        ops->linear_fwd(ex->dev, h1, rows_at(ex, f->in, e.first, d->hidden),
+                        mw_dev_at(ex->dev, b->experts_1.w, e.at_1), NULL,
+                        e.rows, w1, d->hidden);
+        ops->act_fwd(ex->dev, d->is_gated, g, h1, e.rows, d->moe_ffn);
+        ops->linear_fwd(ex->dev, rows_at(ex, out, e.first, d->hidden), g,
+                        mw_dev_at(ex->dev, b->experts_2.w, e.at_2), NULL,
+                        e.rows, d->hidden, d->moe_ffn);
+    }
+}
+
+enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
+                                  struct mw_block_fwd *f, void *y)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    struct mw_moe_fwd *m = &f->moe;
+    ops->linear_fwd(ex->dev, m->probs, f->n2, b->router.w, NULL, d->own_rows,
+                    d->n_experts, d->hidden);
+    ops->experts->route_fwd(ex->dev, m->probs, m->choice, m->weight,
+                            d->own_rows, d->n_experts, d->top_k);
+    sort_choices(ex, m);
+    MW_TRY(balance(ex, m));
+    MW_TRY(exchange_counts(ex, m));
+    sort_arrivals(ex, m);
+    ops->experts->gather(ex->dev, ex->moe_near, f->n2, m->from, n_sent(ex),
+                         d->hidden);
+    MW_TRY(dispatch(ex, m, ex->moe_near, m->in));
+    run_experts(ex, b, m, ex->moe_out);
+    MW_TRY(bring_back(ex, m, ex->moe_out, m->out));
+    ops->experts->combine(ex->dev, y, m->out, m->place, m->weight, f->mid,
+                          d->own_rows, d->top_k, d->hidden);
+    return MW_OK;
+}
+
+size_t mw_experts_kept_bytes(const struct mw_exec *ex,
+                             const struct mw_moe_fwd *f)
+{
+    size_t width = (size_t)ex->dims.hidden + (size_t)fc1_width(&ex->dims) +
+                   (size_t)ex->dims.moe_ffn;
+    return (size_t)arrived_rows(ex, f) * width * ex->dev->elem_bytes;
+}
+
+/* ---- backward ----------------------------------------------------------- */
+/* Input gradients of the experts: dh1 is kept, dx goes to `dx`. */
+static void run_experts_backward(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_moe_fwd *f,
+                                 const struct mw_moe_bwd *k, void *dx)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    int w1 = fc1_width(d);
+    for (int i = 0; i < d->n_local; i++) {
+        struct expert e = expert_at(ex, f, i);
+        void *dh1 = rows_at(ex, k->dh1, e.first, w1);
+        if (e.rows == 0) {
+            continue;
+        }
+        ops->linear_bwd_input(ex->dev, ex->moe_dg,
+                              rows_at(ex, k->dy, e.first, d->hidden),
+                              mw_dev_at(ex->dev, b->experts_2.w, e.at_2),
+                              e.rows, d->hidden, d->moe_ffn);
+        ops->act_bwd(ex->dev, d->is_gated, dh1, ex->moe_dg,
+                     rows_at(ex, f->h1, e.first, w1), e.rows, d->moe_ffn);
+        ops->linear_bwd_input(ex->dev, rows_at(ex, dx, e.first, d->hidden), dh1,
+                              mw_dev_at(ex->dev, b->experts_1.w, e.at_1),
+                              e.rows, w1, d->hidden);
+    }
+}
+
+enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
+                                   const struct mw_block_fwd *f,
+                                   struct mw_block_bwd *k, const void *dy)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    const struct mw_moe_fwd *m = &f->moe;
+    struct mw_moe_bwd *g = &k->moe;
+    ops->experts->combine_bwd(ex->dev, ex->moe_near, g->dweight, dy, m->out,
+                              m->place, m->weight, d->own_rows, d->top_k,
+                              d->hidden);
+    MW_TRY(dispatch(ex, m, ex->moe_near, g->dy));
+    run_experts_backward(ex, b, m, g, ex->moe_out);
+    MW_TRY(bring_back(ex, m, ex->moe_out, ex->moe_near));
+    ops->experts->combine(ex->dev, k->dn2, ex->moe_near, m->place, NULL, NULL,
+                          d->own_rows, d->top_k, d->hidden);
+    ops->experts->route_bwd(ex->dev, g->dlogits, g->dweight, m->probs,
+                            m->choice, m->weight, m->aux, d->own_rows,
+                            d->n_experts, d->top_k);
+    ops->linear_bwd_input(ex->dev, ex->tmp, g->dlogits, b->router.w,
+                          d->own_rows, d->n_experts, d->hidden);
+    ops->add(ex->dev, k->dn2, k->dn2, NULL, ex->tmp, d->own_rows, d->hidden);
+    return MW_OK;
+}
+
+void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
+                       const struct mw_block_fwd *f,
+                       const struct mw_block_bwd *k)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    int w1 = fc1_width(d);
+    for (int i = 0; i < d->n_local; i++) {
+        struct expert e = expert_at(ex, &f->moe, i);
+        if (e.rows == 0) {
+            continue;
+        }
+        ops->linear_bwd_weight(ex->dev, b->experts_2.g + e.at_2, NULL,
+                               rows_at(ex, k->moe.dy, e.first, d->hidden),
+                               rows_at(ex, f->moe.g, e.first, d->moe_ffn),
+                               e.rows, d->hidden, d->moe_ffn);
+        ops->linear_bwd_weight(ex->dev, b->experts_1.g + e.at_1, NULL,
+                               rows_at(ex, k->moe.dh1, e.first, w1),
+                               rows_at(ex, f->moe.in, e.first, d->hidden),
+                               e.rows, w1, d->hidden);
+    }
+    ops->linear_bwd_weight(ex->dev, b->router.g, NULL, k->moe.dlogits, f->n2,
+                           d->own_rows, d->n_experts, d->hidden);
+}
+
+/* ---- memory ------------------------------------------------------------- */
+/* Rows in and out of the experts: those sent, those that may arrive. */
+void mw_experts_open(struct mw_exec *ex)
+{
+    const struct mw_dims *d = &ex->dims;
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    if (d->n_experts > 0) {
+        size_t row = (size_t)d->hidden * ex->dev->elem_bytes;
+        ex->moe_bytes = (size_t)d->moe_rows * row;
+        ex->moe_near = ops->alloc(ex->dev, ex->moe_bytes);
+        ex->moe_far = ops->alloc(ex->dev, ex->moe_bytes);
+        ex->moe_out = ops->alloc(ex->dev, ex->moe_bytes);
+        ex->moe_dg_bytes =
+            (size_t)d->moe_rows * (size_t)d->moe_ffn * ex->dev->elem_bytes;
+        ex->moe_dg = ops->alloc(ex->dev, ex->moe_dg_bytes);
+    }
+}
+
+void mw_experts_close(struct mw_exec *ex)
+{
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    if (ex->moe_near) {
+        ops->free(ex->dev, ex->moe_near, ex->moe_bytes);
+        ops->free(ex->dev, ex->moe_far, ex->moe_bytes);
+        ops->free(ex->dev, ex->moe_out, ex->moe_bytes);
+        ops->free(ex->dev, ex->moe_dg, ex->moe_dg_bytes);
+    }
+}

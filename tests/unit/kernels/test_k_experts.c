@@ -1,0 +1,125 @@
+/*
+ * Router and rows of experts against numbers by hand, difference quotients in
+ * double, and each other.
+ */
+#include "k_reference.h"
+#include "mw_test.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 5, N = 6, K = 2 };
+
+/* Logits ln 1, ln 2, ln 4, ln 1: p = 1/8 1/4 1/2 1/8; the two largest are 2
+ * and 1, with weights 2/3 and 1/3. */
+static void route_by_hand(void **state)
+{
+    (void)state;
+    float p[4] = {0.0f, logf(2.0f), logf(4.0f), 0.0f}, weight[2];
+    int32_t choice[2];
+    mw_k_route_fwd(p, choice, weight, 1, 4, 2);
+    mw_assert_near((double)p[0], 0.125, 1e-6, 0);
+    mw_assert_near((double)p[2], 0.5, 1e-6, 0);
+    assert_int_equal(choice[0], 2);
+    assert_int_equal(choice[1], 1);
+    mw_assert_near((double)weight[0], 2.0 / 3.0, 1e-6, 0);
+    mw_assert_near((double)weight[1], 1.0 / 3.0, 1e-6, 0);
+}
+
+static void equals_go_to_the_lower_index(void **state)
+{
+    (void)state;
+    float p[4] = {1.0f, 1.0f, 1.0f, 1.0f}, weight[2];
+    int32_t choice[2];
+    mw_k_route_fwd(p, choice, weight, 1, 4, 2);
+    assert_int_equal(choice[0], 0);
+    assert_int_equal(choice[1], 1);
+}
+
+struct route {
+    int32_t choice[ROWS * K];
+    float dweight[ROWS * K], aux[N];
+};
+
+/* sum dweight w + sum aux p, the choices held. */
+static double route_objective(const double *logits, void *arg)
+{
+    const struct route *r = arg;
+    double total = 0.0;
+    for (int t = 0; t < ROWS; t++) {
+        double e[N], sum = 0.0, chosen = 0.0;
+        for (int i = 0; i < N; i++) {
+            e[i] = exp(logits[t * N + i]);
+            sum += e[i];
+        }
+        for (int j = 0; j < K; j++) {
+            chosen += e[r->choice[t * K + j]];
+        }
+        for (int j = 0; j < K; j++) {
+            total += (double)r->dweight[t * K + j] * e[r->choice[t * K + j]] /
+                     chosen;
+        }
+        for (int i = 0; i < N; i++) {
+            total += (double)r->aux[i] * e[i] / sum;
+        }
+    }
+    return total;
+}
+
+static void route_gradient(void **state)
+{
+    (void)state;
+    struct route r;
+    float x[ROWS * N], p[ROWS * N], weight[ROWS * K], dlogits[ROWS * N];
+    ref_fill(x, ROWS * N, 1);
+    ref_fill(r.dweight, ROWS * K, 2);
+    ref_fill(r.aux, N, 3);
+    memcpy(p, x, sizeof x);
+    mw_k_route_fwd(p, r.choice, weight, ROWS, N, K);
+    mw_k_route_bwd(dlogits, r.dweight, p, r.choice, weight, r.aux, ROWS, N, K);
+    ref_assert_gradient(route_objective, &r, x, ROWS * N, dlogits, 1e-4,
+                        "router");
+}
+
+/* Rows 0 and 1 with two places each: y = residual + sum w x, and the gradients
+ * of sum dy y. */
+static void combine_by_hand(void **state)
+{
+    (void)state;
+    const int32_t place[4] = {2, 0, 1, 3};
+    const float x[4] = {10, 20, 30, 40}, w[4] = {0.5f, 0.25f, 1.0f, 2.0f};
+    const float residual[2] = {1, 2}, dy[2] = {3, 5};
+    float y[2], dx[4], dw[4];
+    mw_k_rows_combine(y, x, place, w, residual, 2, 2, 1);
+    assert_true(y[0] == 1 + 15 + 2.5f && y[1] == 2 + 20 + 80);
+    mw_k_rows_combine(y, x, place, NULL, NULL, 2, 2, 1);
+    assert_true(y[0] == 40 && y[1] == 60);
+    mw_k_rows_combine_bwd(dx, dw, dy, x, place, w, 2, 2, 1);
+    assert_true(dx[2] == 1.5f && dx[0] == 0.75f && dx[1] == 5 && dx[3] == 10);
+    assert_true(dw[0] == 90 && dw[1] == 30 && dw[2] == 100 && dw[3] == 200);
+}
+
+static void gather_by_hand(void **state)
+{
+    (void)state;
+    const float src[6] = {1, 2, 3, 4, 5, 6};
+    const int32_t from[4] = {2, 0, 0, 1};
+    float dst[8];
+    mw_k_rows_gather(dst, src, from, 4, 2);
+    const float want[8] = {5, 6, 1, 2, 1, 2, 3, 4};
+    assert_memory_equal(dst, want, sizeof want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(route_by_hand),
+        cmocka_unit_test(equals_go_to_the_lower_index),
+        cmocka_unit_test(route_gradient),
+        cmocka_unit_test(combine_by_hand),
+        cmocka_unit_test(gather_by_hand),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
