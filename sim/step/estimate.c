@@ -10,7 +10,10 @@
  *
  *   GPipe   a flow shop of equal jobs, forward and back:
  *           sum t + 2 sum c + (m-1) (max(f, c) + max(b + w, c))
- *   1F1B    sum t + 2 sum c + (m-1) period
+ *   1F1B    sum t + 2 sum c + (m-1) period, or where one device is slower than
+ *           the others, m of its passes, the way to it, and what is left of the
+ *           way from it and back after its warm-up (not where gradients leave
+ *           before W)
  *
  * where the period of steady 1F1B is the largest mean over cycles of the
  * dependency graph. Device i runs F of micro-batch j + p - i after B of j, so
@@ -56,14 +59,16 @@ static double sum_to_next(const struct lane *v, int n)
     return sum;
 }
 
-static double period_1f1b(const struct lane *v, int n, bool sends_early)
+/* with_single: a device alone counts as a cycle as well. */
+static double period_1f1b(const struct lane *v, int n, bool sends_early,
+                          bool with_single)
 {
     double most = 0;
 
     for (int s = 0; s < n; s++) {
         double sum = v[s].f + v[s].b + v[s].w;
 
-        most = fmax(most, sum);
+        most = with_single || s == n - 1 ? fmax(most, sum) : most;
         most = fmax(most, v[s].c + (s > 0 ? v[s - 1].c : 0));
         for (int e = s + 1; e < n; e++) {
             sum +=
@@ -85,10 +90,29 @@ static double off_path_s(const struct lane *v, int n, bool sends_early)
     return sum;
 }
 
+/* A device s that is slower than the others works without a gap once the first
+ * gradient is there; it has done n-1-s more forwards by then, which the way to
+ * the last device and back hides. */
+static double time_of_slow(const struct lane *v, int n, int m, int s)
+{
+    double after = 0;
+
+    for (int i = s + 1; i < n; i++) {
+        after += v[i].f + v[i].b + v[i].w + 2 * v[i - 1].c;
+    }
+    return sum_to_next(v, s) + m * (v[s].f + v[s].b + v[s].w) +
+           fmax(0, after - (n - 1 - s) * v[s].f);
+}
+
 static double time_1f1b(const struct lane *v, int n, int m, bool sends_early)
 {
-    return sum_to_next(v, n) - off_path_s(v, n, sends_early) +
-           (m - 1) * period_1f1b(v, n, sends_early);
+    double most = sum_to_next(v, n) - off_path_s(v, n, sends_early) +
+                  (m - 1) * period_1f1b(v, n, sends_early, sends_early);
+
+    for (int s = 0; s < n && !sends_early; s++) {
+        most = fmax(most, time_of_slow(v, n, m, s));
+    }
+    return most;
 }
 
 static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
@@ -212,8 +236,9 @@ static enum mw_plain plain_of(const struct mw_layout *layout, int m)
     if (kind == NULL || layout->pp * layout->vpp > STAGES_MAX) {
         return MW_PLAIN_NO;
     }
+    /* Gathers of sharded layers make chunks too unequal for the closed form. */
     if (strcmp(kind->name, "interleaved-1f1b") == 0 && layout->pp > 1 &&
-        layout->vpp > 1 && m % layout->pp == 0) {
+        layout->vpp > 1 && m % layout->pp == 0 && layout->zero < 2) {
         return MW_PLAIN_LOOP;
     }
     if (layout->vpp > 1) {

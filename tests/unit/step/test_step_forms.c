@@ -1,7 +1,8 @@
 /*
  * Fast form against event form on random layouts: within 3 %, and the same
  * memory to the bit. Regular layouts: even partitions of a few models on two
- * machines, every combination of ways that the rules allow.
+ * machines, every combination of ways that the rules allow, every training
+ * stack.
  */
 #include "mw_test.h"
 
@@ -10,7 +11,7 @@
 
 #include <math.h>
 
-enum { WANTED = 300, TRIES = 20000 };
+enum { WANTED = 500, TRIES = 40000 };
 
 static int pick(const int *from, size_t n, uint64_t stream, uint64_t i)
 {
@@ -29,7 +30,7 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->dp = 32 / (l->tp * l->pp);
     l->micro_batch = pick(powers, 4, 3, i);
     l->sp = mw_rand_u64(11, 4, i) % 2 == 0 && l->tp > 1;
-    l->zero = (int)(mw_rand_u64(11, 5, i) % 2);
+    l->zero = (int)(mw_rand_u64(11, 5, i) % 4);
     l->recompute = (enum mw_recompute)(mw_rand_u64(11, 6, i) % 3);
     l->schedule = kinds[mw_rand_u64(11, 7, i) % 5];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0
@@ -60,6 +61,16 @@ static void compare(const struct mw_scenario *s, const struct mw_layout *l,
     mw_step_result_release(&r);
 }
 
+static size_t n_stacks(void)
+{
+    size_t n = 0;
+
+    while (mw_stack_name(n) != NULL) {
+        n++;
+    }
+    return n;
+}
+
 static void test_forms_agree(void **state)
 {
     struct mw_hwdb *db = step_hwdb();
@@ -75,6 +86,9 @@ static void test_forms_agree(void **state)
         step_scenario(&s, i % 2 == 0 ? "dgx-a100" : "dgx-h100", 4,
                       i % 3 == 0 ? 64 : 256, "bf16");
         step_ctx(&ctx, db, &s);
+        assert_int_equal(
+            mw_cost_ctx_set_stack(&ctx, mw_stack_name(i % n_stacks()), NULL),
+            MW_OK);
         ctx.domain_net_Bps /= i % 5 == 0 ? 8 : 1; /* a slow network as well */
         struct mw_plan plan;
         if (draw(&l, &s, i) &&
