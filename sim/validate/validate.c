@@ -354,7 +354,9 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
     }
     if (c->skipped == NULL) {
         out->layout = layout_text(&v->arena, &c->layout);
-        out->micro_batch = c->layout.micro_batch;
+        /* Composed rows are timings of kernels, with the host's floor in them:
+         * no line, and no series. */
+        out->micro_batch = is_composed(&all[i]) ? 0 : c->layout.micro_batch;
         out->series = mw_arena_printf(
             &v->arena, "%s|%d %d %d %d %d %d %d|%s|%s", out->job, c->layout.tp,
             c->layout.sp, c->layout.cp, c->layout.pp, c->layout.vpp,
