@@ -51,6 +51,8 @@ const struct mw_fit_param mw_fit_params[] = {
     {"host_step_s.megatron-core-serial", 5e-3, 1e-4, 0.2, 1},
     {"host_step_s.torch-fsdp", 1e-2, 1e-4, 0.2, 1},
     {"host_step_s.nanotron", 1e-2, 1e-4, 0.2, 1},
+    {"host_step_s.megatron-2021-composed", 1e-3, 1e-5, 0.2, 1},
+    {"step_param_bytes.megatron-2021-composed", 4, 0.5, 60, 0.7},
     {"host_step_s.megatron-2021", 1e-2, 1e-4, 0.2, 1},
     {"host_step_s.megatron-deepspeed", 1e-2, 1e-4, 0.2, 1},
     {"flash_efficiency_forward.hopper", 0.7, 0.3, 1, 0.2},

@@ -33,6 +33,10 @@ static const struct {
      false},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)", true,
      false},
+    {"megatron-2021-composed",
+     "the same put together from timings of kernels, without the once-per-step "
+     "work of the host (vTrain's single-node table)",
+     true, false},
     {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", true, false},
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", false,
      false},

@@ -57,6 +57,11 @@ static const char *torchtitan_of(const struct mw_measured *r)
     return strcmp(r->note, "FSDP") == 0 ? "torchtitan-eager" : "torchtitan";
 }
 
+bool mw_case_is_composed(const struct mw_measured *r)
+{
+    return mw_text_has(r->framework, "vTrain") && r->nodes == 1;
+}
+
 const char *mw_case_stack_of(const struct mw_measured *r)
 {
     static const struct {
@@ -79,6 +84,9 @@ const char *mw_case_stack_of(const struct mw_measured *r)
             bool is_core = strcmp(rules[i].stack, "megatron-2021") == 0 &&
                            mw_case_is_core(r);
 
+            if (mw_case_is_composed(r)) {
+                return "megatron-2021-composed";
+            }
             return is_core ? "megatron-core"
                    : strcmp(rules[i].stack, "torchtitan") == 0
                        ? torchtitan_of(r)

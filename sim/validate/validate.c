@@ -210,14 +210,8 @@ static const char *layout_text(struct mw_arena *arena,
                            l->micro_batch, mw_recompute_name(l->recompute));
 }
 
-/* vTrain's single-node table is composed: within one (hidden, tp, pp,
- * micro-batch) its times are exactly linear in layers and micro-batches. One
- * row stands for the cell: the one with the most of both, then the first. */
-static bool is_composed(const struct mw_measured *r)
-{
-    return mw_text_has(r->framework, "vTrain") && r->nodes == 1;
-}
-
+/* One row stands for a composed cell: the one with the most layers and
+ * micro-batches, then the first. */
 static double work_of(const struct mw_measured *r)
 {
     return r->layers * r->grad_accum;
@@ -227,10 +221,10 @@ static bool is_spare(const struct mw_measured *all, size_t n, size_t i)
 {
     const struct mw_measured *r = &all[i];
 
-    for (size_t j = 0; j < n && is_composed(r); j++) {
+    for (size_t j = 0; j < n && mw_case_is_composed(r); j++) {
         const struct mw_measured *o = &all[j];
 
-        if (j != i && is_composed(o) && o->hidden == r->hidden &&
+        if (j != i && mw_case_is_composed(o) && o->hidden == r->hidden &&
             o->tp == r->tp && o->pp == r->pp &&
             o->micro_batch == r->micro_batch &&
             (work_of(o) > work_of(r) || (work_of(o) == work_of(r) && j < i))) {
@@ -356,7 +350,8 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         out->layout = layout_text(&v->arena, &c->layout);
         /* Composed rows are timings of kernels, with the host's floor in them:
          * no line, and no series. */
-        out->micro_batch = is_composed(&all[i]) ? 0 : c->layout.micro_batch;
+        out->micro_batch =
+            mw_case_is_composed(&all[i]) ? 0 : c->layout.micro_batch;
         out->series = mw_arena_printf(
             &v->arena, "%s|%d %d %d %d %d %d %d|%s|%s", out->job, c->layout.tp,
             c->layout.sp, c->layout.cp, c->layout.pp, c->layout.vpp,
@@ -394,7 +389,7 @@ static void add_row(struct mw_validate *v, const struct mw_csv *csv,
         .layout = "",
         .series = "",
         .family = "",
-        .cell = is_composed(r)
+        .cell = mw_case_is_composed(r)
                     ? mw_arena_printf(&v->arena, "%s|%.0f %.0f %.0f %.0f",
                                       csv->file, r->hidden, r->tp, r->pp,
                                       r->micro_batch)

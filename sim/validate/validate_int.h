@@ -53,6 +53,9 @@ void mw_validate_mark_noisy(struct mw_validate *v, size_t first);
 const char *mw_case_stack_of(const struct mw_measured *r);
 /* Megatron and its descendants before fused attention (2022-06). */
 bool mw_case_is_before_flash(const struct mw_measured *r);
+/* vTrain's single-node table is composed: within one (hidden, tp, pp,
+ * micro-batch) its times are exactly linear in layers and micro-batches. */
+bool mw_case_is_composed(const struct mw_measured *r);
 /* Megatron-Core and what is built on it, since 2024. */
 bool mw_case_is_core(const struct mw_measured *r);
 

@@ -193,6 +193,7 @@ static void test_stack_by_framework(void **state)
         struct mw_measured r = {.framework = rows[i].framework,
                                 .gpu = rows[i].gpu,
                                 .note = rows[i].note,
+                                .nodes = (double)NAN,
                                 .microbatches = (double)NAN};
 
         assert_string_equal(mw_case_stack_of(&r), rows[i].stack);
