@@ -265,6 +265,23 @@ static void print_times(const json_t *o)
     }
 }
 
+/* Of the rank that keeps most, and whether the model knew it. */
+static void print_activations(const struct args *a, const json_t *o)
+{
+    char text[MW_FMT_MAX], other[MW_FMT_MAX];
+    size_t most = 0, n_equal = 0;
+    for (size_t r = 0; r < (size_t)a->ranks; r++) {
+        double kept = item(o, "activation_peak_bytes", r);
+        most = kept > item(o, "activation_peak_bytes", most) ? r : most;
+        n_equal += kept == item(o, "predicted_activation_bytes", r);
+    }
+    printf("  kept       %s of activations on rank %zu, predicted %s; equal "
+           "on %zu of %lld ranks\n",
+           mw_fmt_bytes(item(o, "activation_peak_bytes", most), text), most,
+           mw_fmt_bytes(item(o, "predicted_activation_bytes", most), other),
+           n_equal, a->ranks);
+}
+
 static void print_people(const struct args *a, const json_t *o)
 {
     char text[MW_FMT_MAX];
@@ -281,6 +298,7 @@ static void print_people(const struct args *a, const json_t *o)
            item(o, "loss", 0), item(o, "loss", n - 1), n);
     printf("  memory     %s on rank %zu, the fullest\n",
            mw_fmt_bytes(item(o, "peak_bytes", fullest), text), fullest);
+    print_activations(a, o);
     if (a->verify) {
         bool is_right = json_is_true(json_object_get(o, "verified"));
         printf("  verified   %s; largest gradient error %.2g of a tensor's "

@@ -22,13 +22,13 @@
 #include <sys/resource.h>
 
 enum {
-    SAMPLES = 11,
+    SAMPLES = 9,
     CLEAN_MIN = 4,
     SIZES = 10,
     BYTES_MIN = 64,
     BYTES_MAX = 16 << 20,
     TARGET_NS = 200000,  /* a sample's calls take about as long */
-    BUDGET_NS = 40000000 /* and all samples of a point at most */
+    BUDGET_NS = 25000000 /* and all samples of a point at most */
 };
 
 struct point {

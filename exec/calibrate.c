@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INSITU_STEPS = 7 };
+enum { INSITU_STEPS = 5 };
 
 struct calibration {
     const struct mw_calibrate_opts *opts;
@@ -217,9 +217,10 @@ static enum mw_status run_plan(struct calibration *c, double *out_step_s)
     char steps[16];
     json_t *result = NULL;
     snprintf(steps, sizeof steps, "%d", INSITU_STEPS);
-    const char *args[] = {"run",     path_of(c, "insitu-plan.yaml"),
-                          "--steps", steps,
-                          "--hwdb",  c->opts->dir};
+    const char *args[] = {"run",      path_of(c, "insitu-plan.yaml"),
+                          "--steps",  steps,
+                          "--warmup", "1",
+                          "--hwdb",   c->opts->dir};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         mw_launch_arg(&launch, args[i]);
     }

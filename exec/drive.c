@@ -379,7 +379,8 @@ static void begin_result(struct drive *d)
     size_t n = (size_t)d->world->size;
     r->n_ranks = d->world->size;
     r->steps = d->opts->steps;
-    r->warmup = r->steps > MW_VERIFY_STEPS ? MW_VERIFY_STEPS : r->steps - 1;
+    int warmup = d->opts->warmup ? d->opts->warmup : MW_VERIFY_STEPS;
+    r->warmup = r->steps > warmup ? warmup : r->steps - 1;
     r->verdict.is_right = true;
     r->verdict.error = -1.0;
     r->loss = mw_arena_alloc(&r->arena, (size_t)r->steps, sizeof *r->loss);

@@ -19,6 +19,7 @@ struct mw_drive_opts {
     enum mw_run_clock clock; /* of the timeline */
     int steps;               /* the first MW_VERIFY_STEPS (fewer when steps are
                                               few) warm up and are not timed */
+    int warmup;              /* fewer warm-up steps than that; 0: those */
     bool verify;
     const char *beats; /* heartbeat file or NULL */
     /* Checkpoints: read before the first step, or NULL; written after every

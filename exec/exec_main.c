@@ -40,7 +40,8 @@ enum {
     OPT_BEATS,
     OPT_RESUME,
     OPT_CHECKPOINT,
-    OPT_EVERY
+    OPT_EVERY,
+    OPT_WARMUP
 };
 
 static const struct argp_option options[] = {
@@ -57,6 +58,7 @@ static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "bench-*: the CSV file to write", 0},
     {"result", OPT_RESULT, "FILE", 0, "Where the launcher wants the outcome",
      0},
+    {"warmup", OPT_WARMUP, "N", 0, "Steps that are not timed (default 3)", 0},
     {"resume", OPT_RESUME, "FILE", 0, "Go on from a checkpoint", 0},
     {"checkpoint", OPT_CHECKPOINT, "FILE", 0, "Write a checkpoint at the end",
      0},
@@ -138,6 +140,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_CHECKPOINT:
         a->run.checkpoint = arg;
+        return 0;
+    case OPT_WARMUP:
+        parse_count("--warmup", STEPS_MAX, arg, &a->run.warmup, state);
         return 0;
     case OPT_EVERY:
         parse_count("--checkpoint-every", STEPS_MAX, arg,
