@@ -1,8 +1,10 @@
 /* `meshwright validate FILE.csv...`: predictions against measurements. */
 #include "cli/verb_validate_view.h"
 
-#include <stdio.h>
 #include "base/units.h"
+#include "sim/coll/coll_fit.h"
+
+#include <stdio.h>
 
 struct args {
     struct mw_cli cli;
@@ -16,7 +18,10 @@ struct args {
 enum { OPT_MODEL = 0x2000, OPT_ID, OPT_MAX_MAPE, OPT_ROWS };
 
 static const struct argp_option options[] = {
-    {"model", OPT_MODEL, "M", 0, "Only rows whose model contains M", 0},
+    {"model", OPT_MODEL, "M", 0,
+     "Training steps: only rows whose model contains M. Collectives: nccl, fit "
+     "(default) or event",
+     0},
     {"id", OPT_ID, "PREFIX", 0, "Only rows whose id begins with PREFIX", 0},
     {"max-mape", OPT_MAX_MAPE, "X", 0,
      "Exit 1 when the mean absolute error is above X, a fraction (0.2)", 0},
@@ -25,12 +30,13 @@ static const struct argp_option options[] = {
     {0}};
 
 static const char doc[] =
-    "Predicts every row of a table of measured training steps and prints the "
-    "errors.\v"
+    "Predicts every row of a table of measured training steps, or of measured "
+    "collectives, and prints the errors.\v"
     "Examples:\n"
     "  meshwright validate my-runs.csv\n"
     "  meshwright validate training_megatron_lm.csv --id megatron-a100-2021-04 "
-    "--max-mape 0.2\n\n"
+    "--max-mape 0.2\n"
+    "  meshwright validate nccl_h100_2node16.csv --model nccl\n\n"
     "A cell that is empty is filled by a written rule, counted under "
     "\"filled\"; rows that cannot be expressed are counted under \"skipped\" "
     "with the reason. The columns are in docs/validate.md.\n"
@@ -81,23 +87,43 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 /* Rows first, then the gate: above it, or nothing predicted, is a "no". */
-static enum mw_status judge(const struct args *a, const struct mw_validate *v,
+static enum mw_status judge(const struct args *a,
+                            const struct mw_validate_gate *gate,
                             struct mw_err *err)
 {
-    if (v->overall.rows == 0) {
+    if (gate->predicted == 0) {
         return mw_fail(err, MW_ENO, "none of %zu rows could be predicted",
-                       v->rows.n);
+                       gate->rows);
     }
-    if (a->max_mape >= 0 && v->overall.mape > a->max_mape) {
+    if (a->max_mape >= 0 && gate->mape > a->max_mape) {
         return mw_fail(err, MW_ENO,
                        "the mean absolute error is %.4f, above --max-mape %g",
-                       v->overall.mape, a->max_mape);
+                       gate->mape, a->max_mape);
     }
     return MW_OK;
 }
 
-static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
-                          struct mw_err *err)
+/* Are the files tables of collectives? All or none of them. */
+static enum mw_status kind_of(const struct args *a, bool *out_coll,
+                              struct mw_err *err)
+{
+    int n = 0;
+    for (int i = 0; i < a->n_files; i++) {
+        n += mw_coll_is_table(a->files[i]);
+    }
+    if (n != 0 && n != a->n_files) {
+        return mw_fail(err, MW_EUSAGE,
+                       "training steps and collectives are validated apart; "
+                       "%d of %d files are of collectives",
+                       n, a->n_files);
+    }
+    *out_coll = n > 0;
+    return MW_OK;
+}
+
+static enum mw_status run_steps(const struct args *a, const struct mw_hwdb *db,
+                                struct mw_validate_gate *gate,
+                                struct mw_err *err)
 {
     struct mw_validate v;
     enum mw_status status = MW_OK;
@@ -111,10 +137,27 @@ static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
     if (status == MW_OK) {
         mw_validate_finish(&v);
         mw_validate_view_print(&v, a->cli.json, a->all_rows);
-        status = judge(a, &v, err);
+        *gate =
+            (struct mw_validate_gate){v.rows.n, v.overall.rows, v.overall.mape};
     }
     mw_validate_release(&v);
     return status;
+}
+
+static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
+                          struct mw_err *err)
+{
+    struct mw_validate_gate gate = {0};
+    bool is_coll = false;
+    enum mw_status status = kind_of(a, &is_coll, err);
+
+    if (status == MW_OK) {
+        status = is_coll ? mw_validate_coll(db, (const char *const *)a->files,
+                                            a->n_files, a->model, a->cli.json,
+                                            &gate, err)
+                         : run_steps(a, db, &gate, err);
+    }
+    return status == MW_OK ? judge(a, &gate, err) : status;
 }
 
 int mw_verb_validate(int argc, char **argv)

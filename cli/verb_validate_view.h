@@ -9,4 +9,19 @@
 void mw_validate_view_print(const struct mw_validate *v, bool as_json,
                             bool all_rows);
 
+/* What `--max-mape` looks at. */
+struct mw_validate_gate {
+    size_t rows, predicted;
+    double mape;
+};
+/*
+ * Tables of measured collectives: predicts with the model (NULL: fit) and
+ * prints. MW_EUSAGE for an unknown model, MW_EINPUT for a bad file.
+ */
+enum mw_status mw_validate_coll(const struct mw_hwdb *db,
+                                const char *const *files, int n_files,
+                                const char *model_name, bool is_json,
+                                struct mw_validate_gate *out_gate,
+                                struct mw_err *err);
+
 #endif

@@ -27,4 +27,18 @@ expect 0 "$mw" sched --kind 1f1b --stages 4 --microbatches 8 --times 1,1,1 --jso
 keys "kind objective memory_model stages microbatches chunks makespan_s span_s bubble_rate_makespan bubble_rate_span lower_bound_s proved_optimal peak_activations solve_time_s solver"
 # (p - 1) (F + B + W) of bubble beside m (F + B + W) of work.
 json "abs(o['bubble_rate_makespan'] - 3 / 11) < 1e-12"
+
+# A table of collectives is known by its columns; 1 GiB at the ring's pace.
+cat >coll.csv <<'CSV'
+id,collective,gpu,gpus,nodes,gpus_per_node,interconnect,nccl_version,dtype,size_bytes,time_us,algbw_GBps,busbw_GBps,in_place,source,note
+a,all_reduce,H100-SXM5-80GB,8,1,8,NVSwitch,2.26.2,fp32,1073741824,4000,268.4,469.8,0,made up,
+CSV
+expect 0 "$mw" validate coll.csv --model nccl --json
+keys "rows predicted skipped filled overall groups"
+json "o['rows'] == o['predicted'] == 1 and 0 <= o['overall']['mape'] < 1"
+expect 1 "$mw" validate coll.csv --model nccl --max-mape 0.000001
+expect 2 "$mw" validate coll.csv --model none
+printf 'id,kind\na,pretrain\n' >steps.csv
+expect 2 "$mw" validate coll.csv steps.csv
+first_line 'validated apart'
 finish
