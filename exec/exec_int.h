@@ -141,6 +141,9 @@ struct mw_exec {
     /* Flat buffers of shards.n_total elements, or the owned parts of them
      * (units.c). */
     float *w, *g, *m, *v;
+    /* Gradients of the second route where this device is its own twin: one
+     * rank, or the middle of an odd number; else NULL. */
+    float *g_twin;
     float *unit_w, *unit_g; /* one unit's, with ZeRO-3 and ZeRO-2 */
     size_t n_unit;
     int n_chunks;

@@ -6,7 +6,7 @@
  * is walked. On one rank the list F0 BW0 F1 BW1 ... adds in ascending order.
  * A plan whose lists add in another order is folded onto one rank that keeps
  * its virtual stages as chunks: all F, all B, then each stage's W in the
- * plan's order.
+ * plan's order. With two routes there are two sets of chunks.
  */
 #include "exec/job.h"
 
@@ -31,6 +31,18 @@ int mw_job_first_layer(const struct mw_job *job, int virtual_stage)
         first += job->layers[k];
     }
     return first;
+}
+
+int mw_job_twin_stage(const struct mw_job *job, int stage)
+{
+    const struct mw_schedule *s = job->schedule;
+    return s->n_routes == 2 ? s->n_stages - 1 - stage : stage;
+}
+
+bool mw_job_is_own_twin(const struct mw_job *job, int stage)
+{
+    return job->schedule->n_routes == 2 &&
+           mw_job_twin_stage(job, stage) == stage;
 }
 
 /* ---- what can be run ---------------------------------------------------- */
@@ -66,10 +78,6 @@ static enum mw_status check_layout(const struct mw_layout *l,
 static enum mw_status check_schedule(const struct mw_schedule *s,
                                      struct mw_err *err)
 {
-    if (s->n_routes != 1) {
-        return lacks(err, "bidirectional schedules",
-                     "plan with schedule 1f1b, gpipe or zb-h1");
-    }
     if (s->n_parts != 1) {
         return lacks(err, "sequence parts", "plan with schedule 1f1b");
     }
@@ -152,7 +160,8 @@ static bool is_ascending(const struct mw_schedule *s)
 {
     for (int d = 0; d < s->n_stages; d++) {
         for (int c = 0; c < s->n_chunks; c++) {
-            int next = 0;
+            int route = s->route[d * s->n_chunks + c];
+            int next = route * s->n_microbatches / 2;
             for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
                 const struct mw_slot *slot = &s->slot[i];
                 if (slot->chunk != c || !is_weight_pass(slot)) {
@@ -167,26 +176,35 @@ static bool is_ascending(const struct mw_schedule *s)
     return true;
 }
 
-static void list_simple(int n, struct mw_str *text)
+/* First chunk of micro-batch m's route, of n micro-batches. */
+static int route_chunk(int m, int n, int n_routes, int route_len)
+{
+    return n_routes == 2 && 2 * m >= n ? route_len : 0;
+}
+
+static void list_simple(int n, int n_routes, struct mw_str *text)
 {
     for (int m = 0; m < n; m++) {
-        mw_str_addf(text, "F%d B%d W%d ", m, m, m);
+        int c = route_chunk(m, n, n_routes, 1);
+        mw_str_addf(text, "F%d.%d B%d.%d W%d.%d ", m, c, m, c, m, c);
     }
 }
 
-/* Passes of the plan's W in the order of virtual stage k's device. Replica
- * copies follow each other: the order within each is the plan's. */
-static void list_weights(const struct mw_job *job, int k, struct mw_str *text)
+/* Passes of the plan's W in the order of the device at `place`: route and
+ * virtual stage. Replica copies follow each other: the order within each is the
+ * plan's. */
+static void list_weights(const struct mw_job *job, int place,
+                         struct mw_str *text)
 {
     const struct mw_schedule *s = job->schedule;
-    int d = s->device[k], c = s->chunk[k];
+    int d = s->device[place], c = s->chunk[place];
     for (int replica = 0; replica < job->layout.dp; replica++) {
         for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
             const struct mw_slot *slot = &s->slot[i];
             if (slot->chunk == c && is_weight_pass(slot)) {
                 mw_str_addf(text, "W%d.%d ",
                             replica * job->n_microbatches + slot->microbatch,
-                            k);
+                            place);
             }
         }
     }
@@ -194,41 +212,55 @@ static void list_weights(const struct mw_job *job, int k, struct mw_str *text)
 
 static void list_by_stage(const struct mw_job *job, int n, struct mw_str *text)
 {
+    int n_routes = job->schedule->n_routes, len = job->n_virtual;
     for (int m = 0; m < n; m++) {
-        for (int k = 0; k < job->n_virtual; k++) {
-            mw_str_addf(text, "F%d.%d ", m, k);
+        for (int k = 0; k < len; k++) {
+            int c = route_chunk(m, n, n_routes, len) + k;
+            mw_str_addf(text, "F%d.%d ", m, c);
         }
     }
     for (int m = 0; m < n; m++) {
-        for (int k = job->n_virtual - 1; k >= 0; k--) {
-            mw_str_addf(text, "B%d.%d ", m, k);
+        for (int k = len - 1; k >= 0; k--) {
+            int c = route_chunk(m, n, n_routes, len) + k;
+            mw_str_addf(text, "B%d.%d ", m, c);
         }
     }
-    for (int k = 0; k < job->n_virtual; k++) {
-        list_weights(job, k, text);
+    for (int place = 0; place < n_routes * len; place++) {
+        list_weights(job, place, text);
     }
+}
+
+/* May one chunk a route do? Yes if sums ascend, or where the order is free:
+ * replicas of two routes, and parts, are compared within a tolerance. */
+static bool is_simple_order(const struct mw_job *job)
+{
+    const struct mw_schedule *s = job->schedule;
+    return is_ascending(s) || s->n_parts > 1 ||
+           (s->n_routes == 2 && job->layout.dp > 1);
 }
 
 enum mw_status mw_job_fold(const struct mw_job *job, int *layers_storage,
                            struct mw_schedule *schedule, struct mw_job *out,
                            struct mw_err *err)
 {
-    bool is_simple = is_ascending(job->schedule);
+    bool is_simple = is_simple_order(job);
     int n = job->n_microbatches * job->layout.dp;
-    int n_chunks = is_simple ? 1 : job->n_virtual;
+    int n_routes = job->schedule->n_routes;
+    int n_virtual = is_simple ? 1 : job->n_virtual;
+    const char *placement = n_routes == 2 ? "bidirectional" : "loop";
     struct mw_str text = {0};
     if (is_simple) {
-        list_simple(n, &text);
+        list_simple(n, n_routes, &text);
         layers_storage[0] = job->model->n_layers;
     } else {
         list_by_stage(job, n, &text);
-        for (int k = 0; k < n_chunks; k++) {
+        for (int k = 0; k < n_virtual; k++) {
             layers_storage[k] = job->layers[k];
         }
     }
     const char *list = text.s;
-    enum mw_status st =
-        mw_schedule_parse(&list, 1, n, n_chunks, "loop", schedule, err);
+    enum mw_status st = mw_schedule_parse(&list, 1, n, n_routes * n_virtual,
+                                          placement, schedule, err);
     mw_str_release(&text);
     if (st != MW_OK) {
         return st;
@@ -236,8 +268,8 @@ enum mw_status mw_job_fold(const struct mw_job *job, int *layers_storage,
     *out = *job;
     mw_layout_default(&out->layout);
     out->layout.micro_batch = job->layout.micro_batch;
-    out->layout.vpp = n_chunks;
-    out->n_virtual = n_chunks;
+    out->layout.vpp = n_virtual;
+    out->n_virtual = n_virtual;
     out->layers = layers_storage;
     out->n_microbatches = n;
     out->schedule = schedule;

@@ -22,6 +22,12 @@ struct mw_job {
 void mw_job_from_plan(struct mw_job *job, const struct mw_scenario *scenario,
                       const struct mw_plan *plan);
 
+/* The stage that holds the same virtual stages as `stage`, each on the other
+ * route: itself when there is one route, or in the middle of an odd number. */
+int mw_job_twin_stage(const struct mw_job *job, int stage);
+/* Does a stage hold a virtual stage on both routes? */
+bool mw_job_is_own_twin(const struct mw_job *job, int stage);
+
 /*
  * Can the executor run this on `backend`? If not, MW_EINPUT naming what it
  * lacks and what to change: "the executor does not run cp 2 ...".
@@ -36,7 +42,9 @@ int mw_job_first_layer(const struct mw_job *job, int virtual_stage);
  * The same work on one rank: all layers, dp * n_microbatches micro-batches in
  * one list. Weight gradients are added in the order in which the plan's own
  * lists run them, so that a pipeline's gradients equal the reference's to the
- * bit. Release the schedule with mw_schedule_release.
+ * bit. Two routes stay two: each adds to gradients of its own, and the two sums
+ * are added at the end of a step, as the two holders' are. Parts of sequences
+ * become whole ones. Release the schedule with mw_schedule_release.
  */
 enum mw_status mw_job_fold(const struct mw_job *job, int *layers_storage,
                            struct mw_schedule *schedule, struct mw_job *out,

@@ -66,19 +66,26 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     const struct mw_layout *l = &ex->job->layout;
     int data = ex->at.dp * l->cp + ex->at.cp, n_data = l->dp * l->cp;
     int tp_color = ex->at.pp * n_data + data;
-    int dp_color = ex->at.pp * l->tp + ex->at.tp;
+    /* Gradients are summed over the replicas and, on two routes, over both
+     * holders of the same virtual stages. */
+    int twin = mw_job_twin_stage(ex->job, ex->at.pp);
+    bool is_second = ex->at.pp > twin;
+    int pair_stage = is_second ? twin : ex->at.pp;
+    int dp_color = pair_stage * l->tp + ex->at.tp;
+    int dp_key = (is_second ? n_data : 0) + data;
     MW_TRY(w->ops->split(w, tp_color, ex->at.tp, &ex->tp, err));
-    MW_TRY(w->ops->split(w, dp_color, data, &ex->dp, err));
+    MW_TRY(w->ops->split(w, dp_color, dp_key, &ex->dp, err));
     int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
     /* Experts: the ranks of a stage, ep of them in a row. */
     int in_stage = data * l->tp + ex->at.tp, n_stage = n_data * l->tp;
     int ep_color = ex->at.pp * n_stage + in_stage / l->ep;
-    int edp_color = ex->at.pp * n_stage + in_stage % l->ep;
+    int edp_color = pair_stage * n_stage + in_stage % l->ep;
+    int edp_key = in_stage / l->ep + (is_second ? n_stage / l->ep : 0);
     MW_TRY(w->ops->split(w, ep_color, in_stage % l->ep, &ex->ep, err));
-    MW_TRY(w->ops->split(w, edp_color, in_stage / l->ep, &ex->edp, err));
-    if (!ex->job->model->tied) {
-        return MW_OK;
+    MW_TRY(w->ops->split(w, edp_color, edp_key, &ex->edp, err));
+    if (!ex->job->model->tied || ex->job->schedule->n_routes == 2) {
+        return MW_OK; /* on two routes each end is the other's as well */
     }
     /* First and last stage at one place; the others stay alone. */
     int first = stage_of(ex->job, 0);
@@ -202,8 +209,12 @@ static void make_chunks(struct mw_exec *ex)
     ex->fwd = mw_arena_alloc(&ex->arena, n, sizeof *ex->fwd);
     ex->bwd = mw_arena_alloc(&ex->arena, n, sizeof *ex->bwd);
     for (int c = 0; c < s->n_chunks; c++) {
-        int k = s->virtual_stage[ex->at.pp * s->n_chunks + c];
-        make_chunk(ex, &ex->chunks[c], k);
+        int at = ex->at.pp * s->n_chunks + c;
+        float *g = ex->g;
+        /* Both routes share weights here, but each has its own sums. */
+        ex->g = ex->g_twin && s->route[at] == 1 ? ex->g_twin : g;
+        make_chunk(ex, &ex->chunks[c], s->virtual_stage[at]);
+        ex->g = g;
     }
 }
 
@@ -224,6 +235,9 @@ static void make_buffers(struct mw_exec *ex)
     int zero = ex->job->layout.zero;
     ex->w = flat(ex, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
     ex->g = flat(ex, mw_buffer_size(ex, MW_BUFFER_GRAD));
+    if (mw_job_is_own_twin(ex->job, ex->at.pp)) {
+        ex->g_twin = flat(ex, ex->shards.n_total);
+    }
     ex->m = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
     ex->v = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
     ex->n_unit = mw_unit_largest(ex);
@@ -286,8 +300,8 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     mw_experts_open(ex);
     fill_weights(ex);
     make_chunks(ex);
-    ex->loss = mw_arena_alloc(&ex->arena, (size_t)job->n_microbatches,
-                              sizeof *ex->loss);
+    ex->loss = mw_arena_alloc(
+        &ex->arena, (size_t)mw_schedule_items(job->schedule), sizeof *ex->loss);
     double tokens = (double)ex->dims.n_seqs * (double)ex->dims.seq *
                     job->n_microbatches * (double)job->layout.dp;
     ex->aux_weight = default_aux_weight;
@@ -310,6 +324,7 @@ void mw_exec_close(struct mw_exec *ex)
     if (ex->w) {
         free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
+        free_flat(ex, ex->g_twin, ex->shards.n_total);
         free_flat(ex, ex->m, mw_buffer_size(ex, MW_BUFFER_STATE));
         free_flat(ex, ex->v, mw_buffer_size(ex, MW_BUFFER_STATE));
         free_flat(ex, ex->unit_w, ex->n_unit);

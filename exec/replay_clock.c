@@ -54,6 +54,23 @@ static struct mw_group pair_group(const struct mw_exec *ex,
         mw_cost_pp_sharers(&job->layout, ctx->gpus_per_node)};
 }
 
+/* Replicas; on two routes the other holder's as well, as sim/step prices it. */
+static struct mw_group gradient_group(const struct mw_exec *ex,
+                                      const struct mw_cost_ctx *ctx)
+{
+    const struct mw_layout *l = &ex->job->layout;
+    struct mw_group g = mw_cost_grad_group(l, false, ctx->gpus_per_node);
+    int twin = mw_job_twin_stage(ex->job, ex->at.pp);
+    if (twin != ex->at.pp) {
+        bool crosses =
+            mw_cost_stages_cross(l, ex->at.pp, twin, ctx->gpus_per_node);
+        g.n_ranks *= 2;
+        g.n_nodes *= crosses ? 2 : 1;
+        g.ranks_per_node *= crosses ? 1 : 2;
+    }
+    return g;
+}
+
 static double collective_cost(const struct mw_exec *ex,
                               const struct mw_cost_ctx *ctx,
                               const struct mw_rec_event *e)
@@ -61,7 +78,7 @@ static double collective_cost(const struct mw_exec *ex,
     const struct mw_layout *l = &ex->job->layout;
     struct mw_group g;
     if (e->dim == MW_DIM_DP) {
-        g = mw_cost_grad_group(l, false, ctx->gpus_per_node);
+        g = gradient_group(ex, ctx);
     } else if (e->dim == MW_DIM_PP) {
         g = pair_group(ex, ctx);
     } else {

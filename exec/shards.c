@@ -8,9 +8,16 @@
 #include <math.h>
 #include <string.h>
 
+/* On any route. */
 static bool holds_stage(const struct mw_job *job, int stage, int k)
 {
-    return job->schedule->device[k] == stage;
+    const struct mw_schedule *s = job->schedule;
+    for (int r = 0; r < s->n_routes; r++) {
+        if (s->device[r * s->route_len + k] == stage) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Does pipeline stage `stage` hold a parameter of this layer index? */
@@ -32,16 +39,17 @@ static bool holds_layer(const struct mw_job *job, int stage, int layer)
     return false;
 }
 
-/* Ranks that share a gradient. */
-static size_t data_ranks(const struct mw_layout *layout)
+/* Ranks that share a gradient: replicas, on two routes of both holders. */
+static size_t data_ranks(const struct mw_job *job)
 {
-    return (size_t)layout->dp * (size_t)layout->cp;
+    return (size_t)job->layout.dp * (size_t)job->layout.cp *
+           (size_t)job->schedule->n_routes;
 }
 
 /* Pads the open unit and begins the next one. */
-static void close_unit(struct mw_shards *shards, const struct mw_layout *layout)
+static void close_unit(struct mw_shards *shards, const struct mw_job *job)
 {
-    size_t pad = 16 * data_ranks(layout);
+    size_t pad = 16 * data_ranks(job);
     size_t first = shards->units.n == 0
                        ? 0
                        : shards->units.v[shards->units.n - 1].offset +
@@ -101,7 +109,7 @@ static void add_stage(struct mw_shards *shards, const struct mw_job *job,
             continue;
         }
         if (l->zero >= 2 && p->layer != layer) {
-            close_unit(shards, l);
+            close_unit(shards, job);
         }
         layer = p->layer;
         add_slice(shards, l, (int)i, at, false);
@@ -131,7 +139,7 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
     }
     shards->n_dense = shards->n_total;
     add_stage(shards, job, at, true);
-    close_unit(shards, &job->layout);
+    close_unit(shards, job);
 }
 
 void mw_shards_release(struct mw_shards *shards)

@@ -1,5 +1,6 @@
 /*
- * The end of a step: gradients of a tied head, gradients over DP, AdamW, loss.
+ * The end of a step: gradients of a tied head, gradients over DP and the two
+ * holders of a virtual stage (bidirectional schedules), AdamW, loss.
  *
  * With ZeRO (units.c) each rank updates what it owns, with moments of that
  * only. ZeRO-1 reduce-scatters gradients here; ZeRO-2 and 3 did so after every
@@ -27,6 +28,32 @@ static struct mw_rec_event collective(enum mw_span_kind span, const char *name,
                                  .bytes = (double)n * sizeof(float),
                                  .dim = dim,
                                  .coll = coll};
+}
+
+/* ---- two routes on one device ------------------------------------------- */
+/* Adds the second route's sums to the first's, in the order of two devices:
+ * there an end has the embedding of one route and the head of the other, and
+ * adds these two before the devices add up. */
+static void add_twin(struct mw_exec *ex)
+{
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    const struct mw_slice *head = mw_shards_find_tied(&ex->shards);
+    const struct mw_slice *embed =
+        mw_shards_find(&ex->shards, "embed.weight", -1);
+    bool is_tied = head && embed;
+    mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "twin gradient", -1, -1);
+    if (is_tied) {
+        ops->accumulate(ex->dev, ex->g + embed->offset,
+                        ex->g_twin + head->offset, head->n);
+        ops->accumulate(ex->dev, ex->g_twin + embed->offset,
+                        ex->g + head->offset, head->n);
+    }
+    ops->accumulate(ex->dev, ex->g, ex->g_twin, ex->shards.n_total);
+    if (is_tied) {
+        ops->copy(ex->dev, ex->g + head->offset, ex->g + embed->offset,
+                  head->n * sizeof(float));
+    }
+    mw_rec_idle(ex->rec);
 }
 
 /* ---- tied embedding ----------------------------------------------------- */
@@ -151,7 +178,9 @@ static enum mw_status reduce_experts(struct mw_exec *ex)
 enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
 {
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
-    if (ex->job->model->tied) {
+    if (ex->g_twin) {
+        add_twin(ex);
+    } else if (ex->job->model->tied) {
         MW_TRY(reduce_tied(ex));
     }
     if (ex->dims.is_sp) {
@@ -207,10 +236,13 @@ enum mw_status mw_exec_loss(struct mw_exec *ex, double *out)
     for (int c = 0; c < ex->n_chunks; c++) {
         is_last = is_last || ex->chunks[c].has_head;
     }
-    double sum = 0.0;
-    for (int i = 0; is_last && ex->at.tp == 0 && i < job->n_microbatches; i++) {
-        sum += ex->loss[i];
+    /* Each route by itself: its sum is one rank's. */
+    double route_sum[2] = {0.0, 0.0};
+    int n = mw_schedule_items(job->schedule);
+    for (int i = 0; is_last && ex->at.tp == 0 && i < n; i++) {
+        route_sum[mw_schedule_route_of(job->schedule, i)] += ex->loss[i];
     }
+    double sum = route_sum[0] + route_sum[1];
     MW_TRY(ex->world->ops->all_reduce(ex->world, &sum, 1, MW_ELEM_F64,
                                       MW_REDUCE_SUM, ex->err));
     *out = sum / ((double)ex->dims.n_seqs * (double)ex->dims.seq *

@@ -18,21 +18,33 @@
 
 enum { DIR_FORWARD, DIR_BACKWARD };
 
-static int device_of(const struct mw_exec *ex, int k)
+/* Where virtual stage k is on the route of a micro-batch. */
+static int place_of(const struct mw_exec *ex, int k, int microbatch)
 {
-    return ex->job->schedule->device[k];
+    const struct mw_schedule *s = ex->job->schedule;
+    return mw_schedule_route_of(s, microbatch) * s->route_len + k;
 }
 
-static int peer_of(const struct mw_exec *ex, int k)
+static int device_of(const struct mw_exec *ex, int k, int microbatch)
+{
+    return ex->job->schedule->device[place_of(ex, k, microbatch)];
+}
+
+static int chunk_of(const struct mw_exec *ex, int k, int microbatch)
+{
+    return ex->job->schedule->chunk[place_of(ex, k, microbatch)];
+}
+
+static int peer_of(const struct mw_exec *ex, int k, int microbatch)
 {
     struct mw_coord at = ex->at;
-    at.pp = device_of(ex, k);
+    at.pp = device_of(ex, k, microbatch);
     return mw_layout_rank(&ex->job->layout, at);
 }
 
-static bool is_here(const struct mw_exec *ex, int k)
+static bool is_here(const struct mw_exec *ex, int k, int microbatch)
 {
-    return device_of(ex, k) == ex->at.pp;
+    return device_of(ex, k, microbatch) == ex->at.pp;
 }
 
 static size_t boundary_elems(const struct mw_exec *ex)
@@ -54,7 +66,7 @@ static struct mw_rec_event message(const struct mw_exec *ex, int direction,
         .bytes = (double)boundary_elems(ex) * (double)ex->dev->elem_bytes,
         .dim = MW_DIM_PP,
         .coll = MW_SEND_RECV,
-        .peer = peer_of(ex, from_or_to),
+        .peer = peer_of(ex, from_or_to, microbatch),
         .tag = (direction * job->n_virtual + receiver) * job->n_microbatches +
                microbatch};
 }
@@ -120,8 +132,8 @@ static enum mw_status forward_input(struct mw_exec *ex,
         MW_TRY(mw_unit_fetch(ex, c->embedding_unit));
         return mw_embedding_forward(ex, c, f);
     }
-    if (is_here(ex, k - 1)) {
-        int chunk = ex->job->schedule->chunk[k - 1];
+    if (is_here(ex, k - 1, f->microbatch)) {
+        int chunk = chunk_of(ex, k - 1, f->microbatch);
         const struct mw_fwd *before = mw_fwd_find(ex, chunk, f->microbatch);
         MW_ASSERT(before, "no forward of micro-batch %d", f->microbatch);
         copy_boundary(ex, f->x[0], before->x[ex->chunks[chunk].n_layers]);
@@ -136,7 +148,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     int k = c->virtual_stage;
     struct mw_fwd *f = mw_fwd_take(ex, chunk, microbatch);
     fill_batch(ex, c, f);
-    if (k > 0 && !is_here(ex, k - 1)) {
+    if (k > 0 && !is_here(ex, k - 1, microbatch)) {
         MW_TRY(receive(ex, DIR_FORWARD, f->x[0], k - 1, k, microbatch));
     }
     mw_rec_work(ex->rec, MW_SPAN_F, "F", microbatch, k);
@@ -153,7 +165,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
         MW_TRY(mw_head_forward(ex, c, f));
     }
     mw_rec_idle(ex->rec);
-    if (!c->has_head && !is_here(ex, k + 1)) {
+    if (!c->has_head && !is_here(ex, k + 1, microbatch)) {
         MW_TRY(send(ex, DIR_FORWARD, f->x[c->n_layers], k + 1, microbatch,
                     &f->sent));
     }
@@ -172,7 +184,7 @@ static bool weights_follow_layer(const struct mw_exec *ex)
 static void hand_back(struct mw_exec *ex, const struct mw_chunk *c,
                       const struct mw_bwd *b)
 {
-    int chunk = ex->job->schedule->chunk[c->virtual_stage - 1];
+    int chunk = chunk_of(ex, c->virtual_stage - 1, b->microbatch);
     struct mw_bwd *before = mw_bwd_take(ex, chunk, b->microbatch);
     copy_boundary(ex, before->dx[ex->chunks[chunk].n_layers], b->dx[0]);
 }
@@ -232,7 +244,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     if (!b) {
         b = mw_bwd_take(ex, chunk, microbatch);
     }
-    if (!c->has_head && !is_here(ex, k + 1)) {
+    if (!c->has_head && !is_here(ex, k + 1, microbatch)) {
         MW_TRY(receive(ex, DIR_BACKWARD, b->dx[c->n_layers], k + 1, k,
                        microbatch));
     }
@@ -244,11 +256,11 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     for (int i = c->n_layers - 1; i >= 0; i--) {
         MW_TRY(backward_layer(ex, c, f, b, i));
     }
-    if (k > 0 && is_here(ex, k - 1)) {
+    if (k > 0 && is_here(ex, k - 1, microbatch)) {
         hand_back(ex, c, b);
     }
     mw_rec_idle(ex->rec);
-    if (k > 0 && !is_here(ex, k - 1)) {
+    if (k > 0 && !is_here(ex, k - 1, microbatch)) {
         MW_TRY(send(ex, DIR_BACKWARD, b->dx[0], k - 1, microbatch, &b->sent));
     }
     return MW_OK;
@@ -305,6 +317,10 @@ enum mw_status mw_exec_walk(struct mw_exec *ex)
     mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "zero gradients", -1, -1);
     ex->dev->ops->zero(ex->dev, ex->g,
                        mw_buffer_size(ex, MW_BUFFER_GRAD) * sizeof(float));
+    if (ex->g_twin) {
+        ex->dev->ops->zero(ex->dev, ex->g_twin,
+                           ex->shards.n_total * sizeof(float));
+    }
     mw_rec_idle(ex->rec);
     for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {
         MW_TRY(walk_slot(ex, &s->slot[i]));

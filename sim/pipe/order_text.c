@@ -190,7 +190,8 @@ static enum mw_status check_shape(int n_stages, int n_microbatches,
                        placement);
     }
     if (place == MW_PLACE_BIDIRECTIONAL &&
-        (n_chunks != 2 || n_microbatches % 2 != 0)) {
+        (n_microbatches % 2 != 0 || n_chunks % 2 != 0 ||
+         (n_chunks != 2 && n_stages > 1))) {
         return mw_fail(err, MW_EINPUT,
                        "a bidirectional schedule has 2 chunks and an even "
                        "number of micro-batches, not %d and %d",

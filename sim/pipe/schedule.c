@@ -5,7 +5,8 @@
  * Placements for p devices and v chunks a device, virtual stage k:
  *   loop           device k mod p, chunk k / p
  *   v              r = k mod 2p; device r < p ? r : 2p-1-r
- *   bidirectional  route 0: device k, chunk 0; route 1: device p-1-k, chunk 1
+ *   bidirectional  route 0: device k, chunk 0; route 1: device p-1-k, chunk 1;
+ *                  all on one device: chunks of route 0, then those of route 1
  */
 #include "sim/pipe/schedule_int.h"
 
@@ -34,8 +35,8 @@ static void place(const struct mw_schedule *s, int r, int k, int *device,
         *chunk = k / p;
         return;
     case MW_PLACE_BIDIRECTIONAL:
-        *device = r == 0 ? k : p - 1 - k;
-        *chunk = r;
+        *device = p == 1 ? 0 : r == 0 ? k : p - 1 - k;
+        *chunk = p == 1 ? r * s->route_len + k : r;
         return;
     }
 }

@@ -63,8 +63,8 @@ static void refusals(void **state)
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
     l = layout(1, 1, 4, 1);
-    l.schedule = "chimera";
-    check_refused("gpt-small", "fp32", &l, "bidirectional");
+    l.schedule = "forward-only";
+    check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");
 }
 
 /* ---- reference ---------------------------------------------------------- */
@@ -139,6 +139,71 @@ static void reference_keeps_the_order_of_sums(void **state)
     unfold(&f);
 }
 
+/* Two routes: a chunk each, holding all layers; the first half of the
+ * micro-batches on the first. */
+static void reference_of_two_routes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"dualpipe", "chimera"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        struct folded f;
+        fold(&f, names[n], 4, 1, 1);
+        assert_int_equal(f.one.n_virtual, 1);
+        assert_int_equal(f.schedule.n_routes, 2);
+        assert_true(mw_job_is_own_twin(&f.one, 0));
+        for (int i = 0; i < 48; i++) {
+            assert_int_equal(f.schedule.slot[i].microbatch, i / 3);
+            assert_int_equal(f.schedule.slot[i].chunk, i / 3 < 8 ? 0 : 1);
+        }
+        for (int stage = 0; stage < 4; stage++) {
+            assert_int_equal(mw_job_twin_stage(&f.job, stage), 3 - stage);
+            assert_false(mw_job_is_own_twin(&f.job, stage));
+        }
+        unfold(&f);
+    }
+}
+
+/* Two routes whose sums do not ascend: every virtual stage is a chunk of its
+ * own on each route, and W keeps the order of its own device. */
+static void reference_of_two_routes_keeps_the_order(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {
+        "F0.0 F1.0 F2.1 F3.1 BW1.0 BW0.0 BW2.1 BW3.1",
+        "F0.0 F1.0 F2.1 F3.1 BW0.0 BW1.0 BW3.1 BW2.1"};
+    /* W of (route 0, stage 0), (0, 1), (1, 0) on device 1, (1, 1) on 0. */
+    static const int want[] = {1, 0, 0, 1, 3, 2, 2, 3};
+    struct mw_schedule two, one;
+    struct mw_err err = {0};
+    const int layers[] = {1, 1};
+    int storage[2];
+    struct mw_job job = {.n_virtual = 2,
+                         .layers = layers,
+                         .n_microbatches = 4,
+                         .schedule = &two},
+                  folded;
+    mw_layout_default(&job.layout);
+    job.layout.pp = 2;
+    assert_int_equal(
+        mw_schedule_parse(lists, 2, 4, 2, "bidirectional", &two, &err), MW_OK);
+    assert_int_equal(mw_job_fold(&job, storage, &one, &folded, &err), MW_OK);
+    assert_int_equal(mw_schedule_check(&one, &err), MW_OK);
+    assert_int_equal(one.n_chunks, 4);
+    assert_int_equal(one.route_len, 2);
+    int n = 0;
+    for (uint32_t i = 0; i < one.first[1]; i++) {
+        const struct mw_slot *slot = &one.slot[i];
+        if (slot->pass == MW_PASS_W) {
+            assert_int_equal(slot->microbatch, want[n]);
+            assert_int_equal(slot->chunk, n / 2);
+            n++;
+        }
+    }
+    assert_int_equal(n, 8);
+    mw_schedule_release(&one);
+    mw_schedule_release(&two);
+}
+
 /* ---- --slow ------------------------------------------------------------- */
 static void slow_reads_kinds(void **state)
 {
@@ -164,6 +229,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(reference_of_1f1b_is_one_chunk),
         cmocka_unit_test(reference_keeps_the_order_of_sums),
+        cmocka_unit_test(reference_of_two_routes),
+        cmocka_unit_test(reference_of_two_routes_keeps_the_order),
         cmocka_unit_test(slow_reads_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
