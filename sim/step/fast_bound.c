@@ -61,7 +61,7 @@ static bool is_twin(const struct mw_step_price *p,
 {
     int first = -1, last = -1;
 
-    if (!p->scenario->model.tied) {
+    if (!p->scenario->model.tied || shape->n_routes == 2) {
         return false;
     }
     for (int i = 0; i < shape->n_stages * shape->n_chunks; i++) {

@@ -44,13 +44,16 @@ static void sum_loop_devices(struct mw_step_frame *f)
     }
 }
 
+/* On two routes each end has both embedding and head, as one device would: the
+ * two are added there, and the sum goes with the other gradients. */
 static void find_twins(struct mw_step_frame *f, const struct mw_schedule *s)
 {
     int first = s != NULL ? s->device[0] : 0;
     int last = s != NULL ? s->device[s->route_len - 1] : f->n_devices - 1;
 
     f->twin_first = f->twin_last = -1;
-    if (f->price.scenario->model.tied && first != last) {
+    if (f->price.scenario->model.tied && first != last &&
+        (s == NULL || s->n_routes == 1)) {
         f->twin_first = first;
         f->twin_last = last;
     }
