@@ -75,9 +75,13 @@ static enum mw_status check_layout(const struct mw_layout *l,
     return MW_OK;
 }
 
-static enum mw_status check_schedule(const struct mw_schedule *s,
+static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
                                      struct mw_err *err)
 {
+    if (s->n_routes == 2 && zero > 1) {
+        return lacks(err, "ZeRO stages 2 and 3 on two routes",
+                     "plan with zero 0 or 1");
+    }
     if (s->n_parts != 1) {
         return lacks(err, "sequence parts", "plan with schedule 1f1b");
     }
@@ -135,7 +139,7 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
 {
     enum mw_status st = check_layout(&job->layout, backend, err);
     if (st == MW_OK) {
-        st = check_schedule(job->schedule, err);
+        st = check_schedule(job->schedule, job->layout.zero, err);
     }
     if (st == MW_OK) {
         st = check_model(job->model, &job->layout, backend, err);
