@@ -25,7 +25,7 @@ void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,
 {
     const struct mw_job *job = ex->job;
     size_t length = strlen(mw_sample_text),
-           seq = (size_t)(ex->dims.seq / ex->dims.n_cp);
+           seq = (size_t)(ex->dims.rows / ex->dims.n_seqs);
     uint64_t first = ((uint64_t)ex->at.dp * (uint64_t)job->n_microbatches +
                       (uint64_t)microbatch) *
                      (uint64_t)ex->dims.n_seqs;

@@ -97,7 +97,7 @@ static void rotate(struct mw_exec *ex, void *q, void *kv, int sign)
         return;
     }
     struct qkv_view v = view_qkv(ex, q, kv);
-    if (d->n_cp > 1) {
+    if (d->n_cp > 1 || d->n_parts > 1) {
         rotate_runs(ex, &v, sign);
         return;
     }
@@ -123,6 +123,8 @@ static void core_forward(struct mw_exec *ex, const struct mw_dev_attention *a)
 {
     if (ex->dims.n_cp > 1) {
         mw_context_forward(ex, a);
+    } else if (ex->dims.n_parts > 1) {
+        mw_part_forward(ex, a);
     } else {
         ex->dev->ops->attention_fwd(ex->dev, a);
     }
@@ -287,6 +289,8 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     a.dv = g.v;
     if (d->n_cp > 1) {
         MW_TRY(mw_context_backward(ex, &a));
+    } else if (d->n_parts > 1) {
+        mw_part_backward(ex, &a);
     } else {
         ops->attention_bwd(ex->dev, &a);
     }

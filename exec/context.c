@@ -37,7 +37,13 @@ static int piece_first(const struct mw_exec *ex, int cp_rank, int i)
 
 struct mw_run mw_run_at(const struct mw_exec *ex, int row)
 {
-    int len = piece_len(ex), in_seq = row % (ex->dims.seq / ex->dims.n_cp);
+    int n_parts = ex->dims.n_parts;
+    int in_seq = row % (ex->dims.seq / (ex->dims.n_cp * n_parts));
+    if (n_parts > 1) {
+        int n = ex->dims.seq / n_parts;
+        return (struct mw_run){ex->part * n + in_seq, n - in_seq};
+    }
+    int len = piece_len(ex);
     int first = piece_first(ex, ex->at.cp, in_seq / len);
     return (struct mw_run){first + in_seq % len, len - in_seq % len};
 }

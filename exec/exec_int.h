@@ -26,6 +26,7 @@ struct mw_dims {
     int own_rows;    /* outside of them: with sp, rows / tp */
     int n_seqs, seq; /* seq: whole; n_cp ranks have a part each */
     int n_cp;
+    int n_parts; /* passes over a micro-batch, a part of its sequences each */
     int hidden, ffn;                   /* ffn of this rank */
     int n_heads, n_kv_heads, head_dim; /* of this rank */
     int vocab, first_token;            /* of this rank */
@@ -126,6 +127,15 @@ struct mw_bwd {
     struct mw_bwd *next;
 };
 
+/* Keys and values, and their gradients, of whole sequences of a micro-batch
+ * that runs in parts (parts.c). */
+struct mw_seq_store {
+    void *mem;
+    size_t bytes;
+    int microbatch; /* -1: free */
+    struct mw_seq_store *next;
+};
+
 struct mw_exec {
     const struct mw_job *job;
     struct mw_coord at;
@@ -166,8 +176,13 @@ struct mw_exec {
     void *moe_near, *moe_far, *moe_out, *moe_dg;
     size_t moe_bytes, moe_dg_bytes;
     double aux_weight; /* of the auxiliary loss */
+    /* Parts of sequences: the part, the micro-batch's store and the layer's
+     * place in it that the pass under way has to do with. */
+    int part;
+    struct mw_seq_store **stores, *store; /* [n_chunks]: pools */
+    void *seq_kv, *seq_dkv;
     struct mw_arena arena;
-    double *loss;     /* [n_microbatches], sums over tokens */
+    double *loss;     /* [items of the schedule], sums over tokens */
     float loss_scale; /* 1 / tokens of the whole step */
     int step;         /* 0, 1, ... */
     /* Slabs of F in use: what the model's table counts, and at most; all. */
@@ -214,7 +229,7 @@ enum mw_status mw_embedding_forward(struct mw_exec *ex,
 enum mw_status mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
                                    const struct mw_fwd *f,
                                    const struct mw_bwd *b);
-/* Adds the loss of the micro-batch to ex->loss[microbatch]. */
+/* Sets ex->loss of the item: a micro-batch, or a part of it. */
 enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
                                struct mw_fwd *f);
 enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
@@ -274,6 +289,17 @@ void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
 /* Bytes of what came to this rank's experts and is kept. */
 size_t mw_experts_kept_bytes(const struct mw_exec *ex,
                              const struct mw_moe_fwd *f);
+
+/* ---- parts of sequences (parts.c) --------------------------------------- */
+void mw_parts_open(struct mw_exec *ex);
+void mw_parts_close(struct mw_exec *ex);
+/* Around a pass, and before each layer of it; nothing with whole sequences. */
+void mw_part_begin(struct mw_exec *ex, const struct mw_slot *slot);
+void mw_part_layer(struct mw_exec *ex, const struct mw_chunk *c, int layer);
+void mw_part_end(struct mw_exec *ex, const struct mw_slot *slot);
+/* The core of attention for the part under way. */
+void mw_part_forward(struct mw_exec *ex, const struct mw_dev_attention *a);
+void mw_part_backward(struct mw_exec *ex, const struct mw_dev_attention *a);
 
 /* ---- a step ------------------------------------------------------------- */
 /* Walks this stage's list: gradients of the step in g, losses in loss. */

@@ -82,12 +82,41 @@ static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
         return lacks(err, "ZeRO stages 2 and 3 on two routes",
                      "plan with zero 0 or 1");
     }
-    if (s->n_parts != 1) {
-        return lacks(err, "sequence parts", "plan with schedule 1f1b");
-    }
     if (s->is_forward_only) {
         return lacks(err, "forward-only schedules",
                      "plan with a training schedule");
+    }
+    return MW_OK;
+}
+
+/* Parts of sequences: equal ones, on the host, not split again by cp. */
+static enum mw_status check_parts(const struct mw_job *job, const char *backend,
+                                  struct mw_err *err)
+{
+    int q = job->schedule->n_parts, tp = job->layout.tp;
+    int64_t seq = job->workload->seq;
+    if (q == 1) {
+        return MW_OK;
+    }
+    if (strcmp(backend, "host") != 0) {
+        return lacks(err, "parts of sequences there",
+                     "plan with schedule 1f1b");
+    }
+    if (job->layout.cp > 1) {
+        return lacks(err, "parts of sequences with context parallelism",
+                     "plan with cp 1");
+    }
+    if (job->model->moe.n_experts > 0) { /* balanced over a micro-batch */
+        return lacks(err, "mixtures of experts in parts of sequences",
+                     "plan with schedule 1f1b");
+    }
+    if (seq % q != 0 ||
+        (job->layout.sp && seq / q * job->layout.micro_batch % tp != 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%d parts do not divide a sequence of %lld tokens "
+                       "evenly%s; change workload.seq or the schedule",
+                       q, (long long)seq,
+                       seq % q == 0 ? " over the ranks of tp" : "");
     }
     return MW_OK;
 }
@@ -140,6 +169,9 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
     enum mw_status st = check_layout(&job->layout, backend, err);
     if (st == MW_OK) {
         st = check_schedule(job->schedule, job->layout.zero, err);
+    }
+    if (st == MW_OK) {
+        st = check_parts(job, backend, err);
     }
     if (st == MW_OK) {
         st = check_model(job->model, &job->layout, backend, err);

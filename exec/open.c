@@ -24,7 +24,8 @@ static void set_dims(struct mw_exec *ex)
     d->seq = (int)ex->job->workload->seq;
     d->n_seqs = l->micro_batch;
     d->n_cp = l->cp;
-    d->rows = d->seq / d->n_cp * d->n_seqs;
+    d->n_parts = ex->job->schedule->n_parts;
+    d->rows = d->seq / (d->n_cp * d->n_parts) * d->n_seqs;
     d->n_experts = m->moe.n_experts;
     d->top_k = m->moe.top_k;
     d->moe_ffn = m->moe.ffn;
@@ -300,6 +301,7 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     mw_experts_open(ex);
     fill_weights(ex);
     make_chunks(ex);
+    mw_parts_open(ex);
     ex->loss = mw_arena_alloc(
         &ex->arena, (size_t)mw_schedule_items(job->schedule), sizeof *ex->loss);
     double tokens = (double)ex->dims.n_seqs * (double)ex->dims.seq *
@@ -321,6 +323,7 @@ void mw_exec_close(struct mw_exec *ex)
     mw_slabs_free(ex);
     mw_context_close(ex);
     mw_experts_close(ex);
+    mw_parts_close(ex);
     if (ex->w) {
         free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));

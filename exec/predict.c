@@ -34,10 +34,10 @@ double mw_job_activation_peak(const struct mw_job *job, int stage)
         const struct mw_slot *slot = &s->slot[i];
         int k = s->virtual_stage[stage * s->n_chunks + slot->chunk];
         if (slot->pass == MW_PASS_F) {
-            held += stage_bytes(job, &work, k);
+            held += stage_bytes(job, &work, k) / s->n_parts;
             peak = held > peak ? held : peak;
         } else if (slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW) {
-            held -= stage_bytes(job, &work, k);
+            held -= stage_bytes(job, &work, k) / s->n_parts;
         }
     }
     return peak;

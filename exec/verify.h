@@ -8,7 +8,7 @@
  * gradients.
  *
  *   only pp > 1       equal to the bit
- *   dp > 1            |difference| <= 1e-5 of the tensor's maximum in the
+ *   dp > 1, parts     |difference| <= 1e-5 of the tensor's maximum in the
  *                     first step, 2e-4 in later ones
  *   tp > 1, cp > 1    2e-4
  *   loss              2e-6 relative (pp alone: equal)

@@ -12,7 +12,8 @@
  *
  * Sends are non-blocking and end before their slab is taken again; receives
  * block. A message's tag names direction, receiving virtual stage and
- * micro-batch, so lists of neighbours may differ in order.
+ * micro-batch, so lists of neighbours may differ in order. Where a micro-batch
+ * runs in parts, what is called so below is one of its parts, an item.
  */
 #include "exec/exec_int.h"
 
@@ -52,6 +53,12 @@ static size_t boundary_elems(const struct mw_exec *ex)
     return (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden;
 }
 
+/* Micro-batch of an item, which may be a part of it. */
+static int whole_of(const struct mw_exec *ex, int item)
+{
+    return item / ex->dims.n_parts;
+}
+
 static struct mw_rec_event message(const struct mw_exec *ex, int direction,
                                    enum mw_rec_type type, int from_or_to,
                                    int receiver, int microbatch)
@@ -61,13 +68,14 @@ static struct mw_rec_event message(const struct mw_exec *ex, int direction,
         .type = type,
         .span = MW_SPAN_PP,
         .name = direction == DIR_FORWARD ? "activation" : "gradient",
-        .microbatch = microbatch,
+        .microbatch = whole_of(ex, microbatch),
         .stage = receiver,
         .bytes = (double)boundary_elems(ex) * (double)ex->dev->elem_bytes,
         .dim = MW_DIM_PP,
         .coll = MW_SEND_RECV,
         .peer = peer_of(ex, from_or_to, microbatch),
-        .tag = (direction * job->n_virtual + receiver) * job->n_microbatches +
+        .tag = (direction * job->n_virtual + receiver) *
+                   mw_schedule_items(job->schedule) +
                microbatch};
 }
 
@@ -114,7 +122,7 @@ static void fill_batch(struct mw_exec *ex, const struct mw_chunk *c,
         return;
     }
     int32_t *token = mw_calloc(2 * rows, sizeof *token), *label = token + rows;
-    mw_batch_fill(ex, f->microbatch, token, label);
+    mw_batch_fill(ex, whole_of(ex, f->microbatch), token, label);
     if (c->has_embedding) {
         ex->dev->ops->to_device(ex->dev, f->token, token, bytes);
     }
@@ -151,10 +159,11 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     if (k > 0 && !is_here(ex, k - 1, microbatch)) {
         MW_TRY(receive(ex, DIR_FORWARD, f->x[0], k - 1, k, microbatch));
     }
-    mw_rec_work(ex->rec, MW_SPAN_F, "F", microbatch, k);
+    mw_rec_work(ex->rec, MW_SPAN_F, "F", whole_of(ex, microbatch), k);
     MW_TRY(forward_input(ex, c, f));
     for (int i = 0; i < c->n_layers; i++) {
         MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
+        mw_part_layer(ex, c, i);
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
         if (c->blocks[i].is_moe && ex->dims.recompute != MW_RECOMPUTE_FULL) {
             mw_fwd_count_experts(ex, f, i);
@@ -221,6 +230,7 @@ static enum mw_status backward_layer(struct mw_exec *ex,
                                      const struct mw_bwd *b, int i)
 {
     MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
+    mw_part_layer(ex, c, i);
     MW_TRY(repeat_forward(ex, c, f, b, i));
     MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
                              b->dx[i + 1], b->dx[i]));
@@ -248,7 +258,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
         MW_TRY(receive(ex, DIR_BACKWARD, b->dx[c->n_layers], k + 1, k,
                        microbatch));
     }
-    mw_rec_work(ex->rec, MW_SPAN_B, "B", microbatch, k);
+    mw_rec_work(ex->rec, MW_SPAN_B, "B", whole_of(ex, microbatch), k);
     if (c->has_head) {
         MW_TRY(mw_unit_fetch(ex, c->head_unit));
         MW_TRY(mw_head_backward(ex, c, f, b));
@@ -273,7 +283,8 @@ static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
     struct mw_fwd *f = mw_fwd_find(ex, chunk, microbatch);
     struct mw_bwd *b = mw_bwd_find(ex, chunk, microbatch);
     MW_ASSERT(f && b, "no backward of micro-batch %d", microbatch);
-    mw_rec_work(ex->rec, MW_SPAN_W, "W", microbatch, c->virtual_stage);
+    mw_rec_work(ex->rec, MW_SPAN_W, "W", whole_of(ex, microbatch),
+                c->virtual_stage);
     if (c->has_head) {
         mw_unit_begin_weight(ex, c->head_unit);
         MW_TRY(mw_head_weight(ex, c, f, b));
@@ -323,7 +334,9 @@ enum mw_status mw_exec_walk(struct mw_exec *ex)
     }
     mw_rec_idle(ex->rec);
     for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {
+        mw_part_begin(ex, &s->slot[i]);
         MW_TRY(walk_slot(ex, &s->slot[i]));
+        mw_part_end(ex, &s->slot[i]);
     }
     return mw_slabs_settle(ex);
 }

@@ -46,11 +46,19 @@ enum mw_status mw_plan_make_schedule(struct mw_plan *plan, struct mw_err *err)
     struct mw_sched_args args = {.n_stages = layout->pp,
                                  .n_microbatches = plan->n_microbatches,
                                  .n_chunks = chunks_of(layout),
-                                 .n_parts = 1};
+                                 .n_parts =
+                                     plan->n_parts > 0 ? plan->n_parts : 1};
     enum mw_status status =
         mw_schedule_make(layout->schedule, &args, &plan->schedule, err);
 
     if (status != MW_OK) {
+        return status;
+    }
+    if (plan->n_parts > 0 && plan->schedule.n_parts != plan->n_parts) {
+        status =
+            mw_fail(err, MW_EUSAGE, "schedule %s has %d parts, not %d",
+                    layout->schedule, plan->schedule.n_parts, plan->n_parts);
+        mw_schedule_release(&plan->schedule);
         return status;
     }
     if (plan->schedule.route_len != plan->n_virtual) {

@@ -32,6 +32,7 @@ struct mw_plan {
     int *layers;
     int n_virtual;
     int n_microbatches;
+    int n_parts; /* asked for: sequence parts of a micro-batch; 0: the kind's */
     bool has_schedule_order; /* explicit lists in the file */
     struct mw_schedule schedule;
     bool has_predicted;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 struct schedule_doc {
+    int64_t parts; /* 0: the kind's own */
     const char *kind, *placement;
     struct mw_node *order;
 };
@@ -33,6 +34,12 @@ static const struct mw_field schedule_fields[] = {
      .type = MW_F_STR,
      .offset = offsetof(struct schedule_doc, placement),
      .doc = "of virtual stages with an order: loop, v or bidirectional"},
+    {.key = "parts",
+     .type = MW_F_INT,
+     .offset = offsetof(struct schedule_doc, parts),
+     .min = 1,
+     .max = 1024,
+     .doc = "of a micro-batch's sequences, for seq1f1b or an order"},
     {.key = "order",
      .type = MW_F_NODE,
      .offset = offsetof(struct schedule_doc, order),
@@ -251,9 +258,9 @@ static enum mw_status parse_order(struct reading *r, const char **lists,
     if (strcmp(placement, "bidirectional") == 0 && n_chunks < 2) {
         n_chunks = 2;
     }
-    if (mw_schedule_parse(lists, plan->layout.pp, plan->n_microbatches,
-                          n_chunks, placement, &plan->schedule,
-                          &cause) != MW_OK) {
+    if (mw_schedule_parse_parts(lists, plan->layout.pp, plan->n_microbatches,
+                                n_chunks, plan->n_parts > 1 ? plan->n_parts : 1,
+                                placement, &plan->schedule, &cause) != MW_OK) {
         return fail_at(r, "schedule", "order", &cause);
     }
     if (plan->schedule.route_len != plan->n_virtual) {
@@ -274,6 +281,7 @@ static enum mw_status take_schedule(struct reading *r)
     const struct schedule_doc *doc = &r->doc.schedule;
     struct mw_err cause = {0};
 
+    plan->n_parts = (int)doc->parts;
     if (doc->order != NULL) {
         const char **lists = mw_arena_alloc(
             &plan->arena, (size_t)plan->layout.pp, sizeof *lists);

@@ -53,6 +53,9 @@ static void add_schedule(struct mw_str *text, const struct mw_plan *plan,
     mw_str_add(text, "schedule:\n  kind: ");
     add_quoted(text, plan->layout.schedule);
     mw_str_add(text, "\n");
+    if (plan->schedule.n_parts > 1) {
+        mw_str_addf(text, "  parts: %d\n", plan->schedule.n_parts);
+    }
     if (!explicit_order) {
         return;
     }

@@ -21,6 +21,8 @@ struct matrix_case {
     enum matrix_model model;
     int tp, pp, vpp, dp, zero, micro_batch;
     const char *schedule;
+    int parts;            /* of a sequence; 0: what the schedule has */
+    const char *lists[3]; /* an order of two routes instead of a schedule */
     bool sp;
     int cp, ep; /* 0: 1 */
     enum mw_recompute recompute;

@@ -70,6 +70,10 @@ static void refusals(void **state)
     l.zero = 0;
     l.schedule = "forward-only";
     check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");
+    l = layout(1, 2, 2, 1);
+    l.schedule = "seq1f1b";
+    check_refused("gpt-small", "fp32", &l,
+                  "parts of sequences with context parallelism");
 }
 
 /* ---- reference ---------------------------------------------------------- */

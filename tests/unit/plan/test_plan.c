@@ -111,6 +111,11 @@ static void test_round_trip(void **state)
     l.recompute = MW_RECOMPUTE_FULL;
     l.order = "tp-dp-pp-cp";
     check_round_trip(&l, true);
+    l.schedule = "seq1f1b"; /* whose order counts parts */
+    check_round_trip(&l, false);
+    check_round_trip(&l, true);
+    l.schedule = "dualpipe";
+    check_round_trip(&l, true);
 }
 
 static void test_hash_is_of_what_runs(void **state)
