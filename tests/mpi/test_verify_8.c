@@ -74,6 +74,35 @@ static void schedules_of_8_stages(void **state)
     }
 }
 
+/* Micro-batches from both ends: every virtual stage on two devices. */
+static void two_routes_of_8_stages(void **state)
+{
+    (void)state;
+    matrix_verify(world,
+                  &(struct matrix_case){
+                      .tp = 1, .pp = 8, .dp = 1, .schedule = "dualpipe"});
+    matrix_verify(world, &(struct matrix_case){
+                             .tp = 1, .pp = 8, .dp = 1, .schedule = "chimera"});
+    matrix_verify(
+        world,
+        &(struct matrix_case){
+            .tp = 1, .pp = 4, .dp = 2, .zero = 1, .schedule = "dualpipe"});
+}
+
+static void parts_of_sequences(void **state)
+{
+    (void)state;
+    matrix_verify(world, &(struct matrix_case){
+                             .tp = 1, .pp = 8, .dp = 1, .schedule = "seq1f1b"});
+    matrix_verify(world, &(struct matrix_case){.model = MATRIX_LLAMA,
+                                               .tp = 2,
+                                               .sp = true,
+                                               .pp = 4,
+                                               .dp = 1,
+                                               .micro_batch = 2,
+                                               .schedule = "seq1f1b"});
+}
+
 /* Two chunks a device, in a loop or in a V: neighbours on one device. */
 static void schedules_of_two_chunks(void **state)
 {
@@ -216,6 +245,8 @@ int main(void)
         cmocka_unit_test(data_8_zero_1),
         cmocka_unit_test(zero_1_with_pipeline_and_tensor),
         cmocka_unit_test(schedules_of_8_stages),
+        cmocka_unit_test(two_routes_of_8_stages),
+        cmocka_unit_test(parts_of_sequences),
         cmocka_unit_test(schedules_of_two_chunks),
         cmocka_unit_test(chunks_with_data),
         cmocka_unit_test(llama),
