@@ -136,13 +136,12 @@ static const struct mw_rule rules[] = {
     {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
      "Nanotron src/nanotron/parallel/context.py"},
 
-    {"host_cp", HOST, "cp == 1", "our host executor has no context parallelism (cp {cp})", "exec/job.c"},
-    {"host_ep", HOST, "ep == 1 && etp == 1", "our host executor has no expert parallelism (ep {ep}, etp {etp})", "exec/job.c"},
-    {"host_sp", HOST, "!sp || tp == 1", "our host executor has no sequence parallelism", "exec/job.c"},
-    {"host_zero", HOST, "zero <= 1", "our host executor has no ZeRO-{zero}", "exec/job.c"},
-    {"host_recompute", HOST, "recompute == 'none'", "our host executor has no recomputation", "exec/job.c"},
-    {"host_schedule", HOST, "schedule != 'dualpipe' && schedule != 'chimera' && schedule != 'seq1f1b'",
-     "our host executor runs one route of whole micro-batches, not {schedule}", "exec/job.c"},
+    {"host_etp", HOST, "etp == 1", "our host executor has no tensor parallelism of experts (etp {etp})", "exec/job.c"},
+    {"host_ep_zero", HOST, "ep > 1 -> zero == 0", "our host executor has no ZeRO-{zero} beside ep {ep}", "exec/job.c"},
+    {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
+    {"host_zero_routes", HOST, "zero >= 2 -> schedule != 'dualpipe' && schedule != 'chimera'",
+     "our host executor has no ZeRO-{zero} on the two routes of {schedule}", "exec/job.c"},
+    {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
 enum { N_RULES = sizeof rules / sizeof rules[0] };
