@@ -38,6 +38,12 @@ static void two_routes_with_replicas_and_tensors(void **state)
          .dp = 1,
          .schedule = "dualpipe",
          .recompute = MW_RECOMPUTE_FULL},
+        {.model = MATRIX_MOE,
+         .tp = 1,
+         .pp = 2,
+         .dp = 2,
+         .ep = 2,
+         .schedule = "chimera"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         matrix_verify(world, &cases[i]);
