@@ -149,7 +149,7 @@ struct mw_exec {
     struct mw_err *err; /* where failures of the passes go */
     struct mw_shards shards;
     /* Flat buffers of shards.n_total elements, or the owned parts of them
-     * (units.c). */
+     * (layer_units.c). */
     float *w, *g, *m, *v;
     /* Gradients of the second route where this device is its own twin: one
      * rank, or the middle of an odd number; else NULL. */
@@ -311,7 +311,8 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex);
 enum mw_status mw_exec_update(struct mw_exec *ex);
 /* Mean loss per token of the step just walked, the same on every rank. */
 enum mw_status mw_exec_loss(struct mw_exec *ex, double *out);
-/* ---- who stores what (units.c) ------------------------------------------ */
+/* ---- who stores what (layer_units.c)
+ * ------------------------------------------ */
 /* The flat buffers, by the ZeRO stage from which on they are split. */
 enum mw_buffer { MW_BUFFER_STATE = 1, MW_BUFFER_GRAD, MW_BUFFER_WEIGHT };
 /* Owned elements: flat positions first .. first + n - 1, the first of them at

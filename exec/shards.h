@@ -30,7 +30,7 @@ struct mw_slice {
     int unit;
 };
 
-/* Consecutive slices that are reduced and gathered together (units.c). */
+/* Consecutive slices that are reduced and gathered together (layer_units.c). */
 struct mw_unit {
     size_t offset, n; /* a multiple of 16 times the data group's ranks */
 };

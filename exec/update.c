@@ -2,9 +2,9 @@
  * The end of a step: gradients of a tied head, gradients over DP and the two
  * holders of a virtual stage (bidirectional schedules), AdamW, loss.
  *
- * With ZeRO (units.c) each rank updates what it owns, with moments of that
- * only. ZeRO-1 reduce-scatters gradients here; ZeRO-2 and 3 did so after every
- * W. ZeRO-1 and 2 gather weights at the end.
+ * With ZeRO (layer_units.c) each rank updates what it owns, with moments of
+ * that only. ZeRO-1 reduce-scatters gradients here; ZeRO-2 and 3 did so after
+ * every W. ZeRO-1 and 2 gather weights at the end.
  */
 #include "exec/exec_int.h"
 
