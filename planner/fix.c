@@ -54,6 +54,12 @@ static enum mw_status fix_schedule(struct mw_search_opts *opts,
                        "--help",
                        value);
     }
+    if (kind->is_forward_only) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--fix: schedule %s is for inference; a training step "
+                       "needs backward passes, for example 1f1b",
+                       kind->name);
+    }
     opts->schedule = kind->name;
     return MW_OK;
 }

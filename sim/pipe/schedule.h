@@ -84,6 +84,7 @@ struct mw_sched_kind {
     const char *name, *what, *source;
     bool is_split; /* separate B and W passes */
     int min_chunks, max_chunks;
+    bool is_forward_only; /* inference: no training step has it */
 };
 const struct mw_sched_kind *mw_schedule_kind(size_t i);
 /* By name, any case; NULL when there is none. */

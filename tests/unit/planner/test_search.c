@@ -109,6 +109,10 @@ static void test_fix(void **state)
     assert_int_equal(mw_search_fix(&opts, "tp", "2x", NULL), MW_EUSAGE);
     assert_int_equal(mw_search_fix(&opts, "tq", "2", NULL), MW_EUSAGE);
     assert_int_equal(opts.tp, 4);
+    assert_int_equal(mw_search_fix(&opts, "schedule", "forward-only", NULL),
+                     MW_EUSAGE);
+    assert_int_equal(mw_search_fix(&opts, "schedule", "zb-h1", NULL), MW_OK);
+    assert_string_equal(opts.schedule, "zb-h1");
 }
 
 int main(void)
