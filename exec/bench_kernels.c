@@ -5,7 +5,10 @@
  * so a row exists for every key the simulator will ask for. Each operator is
  * called through the device table, as the executor calls it, in a loop over
  * operands that rotate through 8 MiB pools; its time is the lower quartile of
- * samples of thread CPU time. What remains between such a loop and a real
+ * samples of thread CPU time. Samples are taken in rounds over all operators:
+ * a machine that is slow for a second then slows all of them a little, not some
+ * of them a lot, and what is common cancels against the in-situ factor. What
+ * remains between such a loop and a real
  * step (weights colder, inputs warmer, clock reads) is the in-situ factor.
  */
 #include "exec/bench_int.h"
@@ -17,7 +20,9 @@
 #include <string.h>
 
 enum {
-    SAMPLES = 9,
+    ROUNDS = 6,
+    ROUND_SAMPLES = 3,
+    SAMPLES = ROUNDS * ROUND_SAMPLES,
     SAMPLE_NS = 400000,      /* a sample lasts at least as long */
     POOL_MIN = 1 << 21,      /* floats: 8 MiB */
     OPTIMIZER_MAX = 1 << 23, /* parameters */
@@ -153,16 +158,16 @@ static double sample_s(struct mw_bench *b, const struct mw_bench_op *item,
     return 1e-9 * (double)(end_ns - begin_ns) / calls;
 }
 
-static double time_op(struct mw_bench *b, const struct mw_bench_op *item)
+static void sample_round(struct mw_bench *b, const struct mw_bench_op *item,
+                         double *out)
 {
     b->in.n = b->out.n = window(b, &item->op);
-    double v[SAMPLES], once = sample_s(b, item, 1);
+    double once = sample_s(b, item, 1);
     once = (once + sample_s(b, item, 2)) / 2.0;
     int calls = (int)(1e-9 * SAMPLE_NS / (once > 1e-8 ? once : 1e-8)) + 1;
-    for (int i = 0; i < SAMPLES; i++) {
-        v[i] = sample_s(b, item, calls);
+    for (int i = 0; i < ROUND_SAMPLES; i++) {
+        out[i] = sample_s(b, item, calls);
     }
-    return mw_quantile(v, SAMPLES, 0.25);
 }
 
 /* The key under which sim/cost looks the operator up. */
@@ -185,11 +190,19 @@ static void write_row(const struct mw_op *op, double time_s, FILE *f)
 
 static void write_rows(struct mw_bench *b, FILE *f)
 {
+    double *v = mw_calloc(b->ops.n * SAMPLES, sizeof *v);
+    for (int r = 0; r < ROUNDS; r++) {
+        for (size_t i = 0; i < b->ops.n; i++) {
+            sample_round(b, &b->ops.v[i],
+                         v + i * SAMPLES + (size_t)r * ROUND_SAMPLES);
+        }
+    }
     fprintf(f, "device,op,pass,dtype,m,n,k,time_s,source\n");
     for (size_t i = 0; i < b->ops.n; i++) {
-        const struct mw_bench_op *item = &b->ops.v[i];
-        write_row(&item->op, time_op(b, item), f);
+        write_row(&b->ops.v[i].op, mw_quantile(v + i * SAMPLES, SAMPLES, 0.25),
+                  f);
     }
+    mw_free(v);
 }
 
 /* ---- set-up
