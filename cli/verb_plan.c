@@ -1,5 +1,6 @@
 /* `meshwright plan SCENARIO -o PLAN`: search, rank, explain, write. */
 #include "cli/cli.h"
+#include "cli/world.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -349,27 +350,14 @@ int mw_verb_plan(int argc, char **argv)
     a.search.stop = &interrupted;
     a.search.is_quiet = a.cli.quiet;
     struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    struct mw_scenario scenario;
+    struct mw_cli_world world;
     struct mw_cost_ctx ctx;
-    enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
-    if (status == MW_OK) {
-        status = mw_scenario_load(a.scenario, &scenario, &err);
-        if (status == MW_OK) {
-            const struct mw_cluster *cl = &scenario.cluster;
-            status = mw_cost_ctx_init(&ctx, db, cl->system, cl->n_nodes,
-                                      cl->gpus_per_node, &err);
-            if (status == MW_OK && a.stack) {
-                status = mw_cost_ctx_set_stack(&ctx, a.stack, &err);
-            }
-            int exit_status = status == MW_OK
-                                  ? run_scenario(&a, &scenario, &ctx)
-                                  : mw_cli_fail(&err);
-            mw_scenario_release(&scenario);
-            mw_hwdb_free(db);
-            return exit_status;
-        }
-        mw_hwdb_free(db);
+    if (mw_cli_open(&world, a.cli.hwdb, a.scenario, &err) != MW_OK) {
+        return mw_cli_fail(&err);
     }
-    return mw_cli_fail(&err);
+    int exit_status = mw_cli_prices(&world, a.stack, &ctx, &err) == MW_OK
+                          ? run_scenario(&a, &world.scenario, &ctx)
+                          : mw_cli_fail(&err);
+    mw_cli_close(&world);
+    return exit_status;
 }

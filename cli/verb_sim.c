@@ -1,5 +1,6 @@
 /* `meshwright sim SCENARIO`: one training step, explained. */
 #include "cli/verb_sim_view.h"
+#include "cli/world.h"
 
 #include "base/log.h"
 #include "planner/planner.h"
@@ -241,26 +242,18 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
     return status;
 }
 
-static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
-                          struct mw_scenario *scenario, struct mw_err *err)
+static enum mw_status run(const struct args *a, struct mw_cli_world *world,
+                          struct mw_err *err)
 {
-    struct mw_cluster *cluster = &scenario->cluster;
+    struct mw_scenario *scenario = &world->scenario;
     struct mw_cost_ctx ctx;
     struct mw_plan plan;
-    enum mw_status status =
-        mw_cost_ctx_init(&ctx, db, cluster->system, cluster->n_nodes,
-                         cluster->gpus_per_node, err);
+    enum mw_status status = mw_cli_prices(world, a->stack, &ctx, err);
 
     if (status != MW_OK) {
-        return blame(scenario, status, err);
+        return status;
     }
-    cluster->gpus_per_node = ctx.gpus_per_node;
-    if (a->stack != NULL) {
-        status = mw_cost_ctx_set_stack(&ctx, a->stack, err);
-        if (status != MW_OK) {
-            return status;
-        }
-    }
+    scenario->cluster.gpus_per_node = ctx.gpus_per_node;
     status = get_plan(a, scenario, &ctx, &plan, err);
     if (status == MW_OK) {
         struct mw_sim_view view = {.scenario = scenario,
@@ -285,21 +278,16 @@ int mw_verb_sim(int argc, char **argv)
                                      .children = children};
     struct args a = {0};
     struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    struct mw_scenario scenario;
+    struct mw_cli_world world;
 
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
-    enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
+    enum mw_status status = mw_cli_open(&world, a.cli.hwdb, a.scenario, &err);
 
     if (status == MW_OK) {
-        status = mw_scenario_load(a.scenario, &scenario, &err);
-        if (status == MW_OK) {
-            status = run(&a, db, &scenario, &err);
-            mw_scenario_release(&scenario);
-        }
-        mw_hwdb_free(db);
+        status = run(&a, &world, &err);
+        mw_cli_close(&world);
     }
     return status == MW_OK ? 0 : mw_cli_fail(&err);
 }

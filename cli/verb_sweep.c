@@ -1,6 +1,7 @@
 /* `meshwright sweep SCENARIO --vary KEY=VALUES`: the best plan at each point
  * of a grid, as a table, CSV, JSON and curves. */
 #include "cli/cli.h"
+#include "cli/world.h"
 
 #include "base/log.h"
 #include "base/units.h"
@@ -329,20 +330,13 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
 static int sweep(struct args *a)
 {
     struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    struct mw_scenario scenario;
-    int exit_status;
+    struct mw_cli_world world;
 
-    if (mw_hwdb_load(a->cli.hwdb, &db, &err) != MW_OK) {
+    if (mw_cli_open(&world, a->cli.hwdb, a->scenario, &err) != MW_OK) {
         return mw_cli_fail(&err);
     }
-    if (mw_scenario_load(a->scenario, &scenario, &err) != MW_OK) {
-        mw_hwdb_free(db);
-        return mw_cli_fail(&err);
-    }
-    exit_status = run(a, &scenario, db);
-    mw_scenario_release(&scenario);
-    mw_hwdb_free(db);
+    int exit_status = run(a, &world.scenario, world.db);
+    mw_cli_close(&world);
     return exit_status;
 }
 

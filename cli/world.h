@@ -1,0 +1,31 @@
+/*
+ * What a verb on a scenario works with: the database, the scenario, and the
+ * prices of its cluster; opened and closed together.
+ */
+#ifndef MW_CLI_WORLD_H
+#define MW_CLI_WORLD_H
+
+#include "base/err.h"
+#include "sim/cost/cost.h"
+#include "sim/model/scenario.h"
+
+struct mw_cli_world {
+    struct mw_hwdb *db;
+    struct mw_scenario scenario;
+};
+
+/* Loads both, or nothing. hwdb is the overlay folder or NULL. */
+enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
+                           const char *scenario, struct mw_err *err);
+void mw_cli_close(struct mw_cli_world *world);
+
+/*
+ * Prices of the scenario's cluster under a training stack (NULL: plain). An
+ * unknown system is the scenario's mistake (MW_EINPUT, its file in front), an
+ * unknown stack the caller's (MW_EUSAGE).
+ */
+enum mw_status mw_cli_prices(const struct mw_cli_world *world,
+                             const char *stack, struct mw_cost_ctx *out,
+                             struct mw_err *err);
+
+#endif
