@@ -65,8 +65,9 @@ static void print_reasons(const struct mw_search_result *r)
     mw_table_free(t);
 }
 
-static void print_layers(const struct mw_candidate *c)
+static void print_layers(const struct mw_search_result *r)
 {
+    const struct mw_candidate *c = &r->plans[0];
     if (c->layout.pp * c->layout.vpp < 2) {
         return;
     }
@@ -74,7 +75,8 @@ static void print_layers(const struct mw_candidate *c)
     for (int k = 0; k < c->layout.pp * c->layout.vpp; k++) {
         printf(" %d", c->layers[k]);
     }
-    printf("\n");
+    printf("%s\n",
+           r->layers_proved ? " (the integer program finds none better)" : "");
 }
 
 void mw_plan_view_print(const struct mw_scenario *s,
@@ -84,7 +86,7 @@ void mw_plan_view_print(const struct mw_scenario *s,
     printf("%s (%d ranks of %s)\n\n", s->name,
            ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name);
     print_plans(r, top);
-    print_layers(&r->plans[0]);
+    print_layers(r);
     print_reasons(r);
     printf("\n%llu layouts enumerated, %llu legal and evaluated, %llu "
            "simulated; ",
@@ -145,6 +147,7 @@ json_t *mw_plan_view_json(const struct mw_search_result *r)
     mw_json_set_int(o, "evaluated", (long long)r->evaluated);
     mw_json_set_int(o, "simulated", (long long)r->simulated);
     mw_json_set_bool(o, "proved_optimal", r->proved_optimal);
+    mw_json_set_bool(o, "layers_proved", r->layers_proved);
     mw_json_set_int(o, "n_proved", r->n_proved);
     mw_json_set_real(o, "gap", r->gap);
     mw_json_set_real(o, "wall_time_s", r->wall_time_s);

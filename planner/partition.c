@@ -15,6 +15,9 @@
 #include <glpk.h>
 #include <math.h>
 
+/* Branch and bound takes milliseconds; past this it is an error. */
+enum { TIME_LIMIT_MS = 5000 };
+
 /* Most layers that memory allows on stage k; n_layers without a limit. */
 static int memory_cap(const struct mw_partition_problem *p, int k)
 {
@@ -75,6 +78,7 @@ static enum mw_status solve(glp_prob *lp, int n, int *out_layers,
     glp_init_iocp(&mip);
     mip.msg_lev = GLP_MSG_OFF;
     mip.mir_cuts = GLP_ON;
+    mip.tm_lim = TIME_LIMIT_MS;
     int code = glp_simplex(lp, &simplex);
     if (code == 0 && glp_get_status(lp) == GLP_OPT) {
         code = glp_intopt(lp, &mip);

@@ -83,6 +83,8 @@ struct mw_search_result {
     uint64_t simulated;  /* event form, and fit */
     struct mw_reason reasons[MW_REASONS_MAX];
     int n_reasons;
+    /* GLPK found no better layers per stage for the first plan. */
+    bool layers_proved;
     bool proved_optimal; /* best of all enumerated, under the event form */
     int n_proved;        /* so many of the first plans are; Pareto: all */
     double gap;          /* not proved: best / least bound left - 1; else 0 */

@@ -266,6 +266,9 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
         status = mw_race(&s, SIZE_MAX, err);
     }
     fill_result(&s, status);
+    bool is_stopped = opts->stop && *opts->stop;
+    out->layers_proved = status == MW_OK && out->n_plans > 0 && !is_stopped &&
+                         mw_weigh_certify(&s, &out->plans[0]);
     if (status == MW_OK && opts->stop && *opts->stop) {
         status = mw_fail(err, MW_EINTR, "interrupted; the best so far stands");
     } else if (status == MW_OK && out->n_plans == 0) {

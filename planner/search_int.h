@@ -58,6 +58,9 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at);
 bool mw_weigh_layers(struct weigher *w, const struct mw_layout *layout,
                      double *out_peak_bytes, enum mw_status *out_status,
                      struct mw_err *err);
+/* Does the integer program (GLPK) find no better layers for the candidate?
+ * False as well where layers are not free (one stage, chunks, mixed layers). */
+bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c);
 
 /* ---- race.c ----------------------------------------------------------------
  */

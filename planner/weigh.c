@@ -107,6 +107,32 @@ bool mw_weigh_layers(struct weigher *w, const struct mw_layout *layout,
            *out_peak_bytes <= usable;
 }
 
+/* The search levels layers without GLPK, thousands of times; the answer is then
+ * checked once by the integer program, memory rows and all. Even splits within
+ * a thousandth of a layer of the mean are kept, hence the tolerance. */
+bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c)
+{
+    struct weigher w;
+    bool is_proved = false;
+
+    mw_weigher_init(&w, s);
+    if (can_partition(&w, &c->layout)) {
+        double *slope = w.rows + c->layout.pp, *fixed = slope + c->layout.pp;
+
+        mw_plan_even_layers(w.n_layers, c->layout.pp, w.layers);
+        struct mw_partition_problem p = level_layers(&w, &c->layout);
+        mw_fast_memory_rows(w.fast, &c->layout, slope, fixed, NULL);
+        p.layer_bytes = slope;
+        p.fixed_bytes = fixed;
+        p.limit_bytes = s->usable_bytes;
+        is_proved =
+            mw_partition_solve(&p, w.layers, NULL) == MW_OK &&
+            slowest(&p, c->layers) <= slowest(&p, w.layers) + 1e-3 * p.layer_s;
+    }
+    mw_weigher_release(&w);
+    return is_proved;
+}
+
 /* Cheap tests first where the layers are even anyway: making a schedule's
  * list for its memory is the dear one. */
 static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,

@@ -15,7 +15,7 @@
  *
  *   struct mw_fluid *f = mw_fluid_new(n_links, capacity_Bps, NULL);
  *   mw_fluid_send(f, links, 2, 1e6, 1e-6, tag);
- *   while (mw_fluid_step(f, &done)) ...
+ *   mw_fluid_run(f);
  *
  * All calls with the same arguments give the same results, whatever the
  * machine. Not thread-safe; no shared state.

@@ -20,6 +20,9 @@ json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_ti
 json "o['enumerated'] == sum(o['pruned'].values()) + len(o['plans'])"
 json "all(p['tp'] * p['pp'] * p['dp'] == 16 for p in o['plans'])"
 
+expect 0 "$mw" plan "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --json --fix pp=4,schedule=1f1b,vpp=1
+json "o['layers_proved'] is True and sum(o['plans'][0]['layers']) == 32"
+
 expect 1 "$mw" plan "$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml" --json --fix tp=1,pp=1,dp=64,zero=1
 json "o['plans'] == [] and o['pruned']['memory'] == o['evaluated'] > 0"
 
