@@ -75,6 +75,34 @@ static enum mw_status check_layout(const struct mw_layout *l,
     return MW_OK;
 }
 
+/* What the simulator prices and the interpreter does not do. */
+static enum mw_status check_features(const struct mw_layout *l,
+                                     const struct mw_workload *w,
+                                     struct mw_err *err)
+{
+    if (l->cp > 1 && l->cp_form != MW_CP_GATHER) {
+        return lacks(err, "this way of context parallelism",
+                     "plan with cp_form gather");
+    }
+    if (l->dp_shard > 0 && l->dp_shard < l->dp) {
+        return lacks(err, "ZeRO within groups of replicas",
+                     "plan without dp_shard");
+    }
+    if (!l->reshard) {
+        return lacks(err, "ZeRO-3 that keeps gathered weights",
+                     "plan with reshard true");
+    }
+    if (mw_layout_offloads(l)) {
+        return lacks(err, "offload to the host's memory",
+                     "plan without offload");
+    }
+    if (w->lora_rank > 0) {
+        return lacks(err, "low-rank adapters",
+                     "take a workload without lora_rank");
+    }
+    return MW_OK;
+}
+
 static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
                                      struct mw_err *err)
 {
@@ -167,6 +195,9 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
                             struct mw_err *err)
 {
     enum mw_status st = check_layout(&job->layout, backend, err);
+    if (st == MW_OK) {
+        st = check_features(&job->layout, job->workload, err);
+    }
     if (st == MW_OK) {
         st = check_schedule(job->schedule, job->layout.zero, err);
     }

@@ -22,6 +22,11 @@ const struct mw_enum mw_recompute_enums[] = {
     {"full", MW_RECOMPUTE_FULL},
     {NULL, 0}};
 
+const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},
+                                           {"ring", MW_CP_RING},
+                                           {"a2a", MW_CP_A2A},
+                                           {NULL, 0}};
+
 const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
                                             MW_FIELD_END};
 
@@ -55,6 +60,22 @@ const char *mw_recompute_name(enum mw_recompute recompute)
     return enum_name(mw_recompute_enums, (int)recompute);
 }
 
+const char *mw_cp_form_name(enum mw_cp_form form)
+{
+    return enum_name(mw_cp_form_enums, (int)form);
+}
+
+int mw_layout_shard_ways(const struct mw_layout *layout)
+{
+    return layout->dp_shard > 0 ? layout->dp_shard : layout->dp;
+}
+
+bool mw_layout_offloads(const struct mw_layout *layout)
+{
+    return layout->offload_optimizer > 0 || layout->offload_weights > 0 ||
+           layout->offload_activations > 0;
+}
+
 void mw_layout_default(struct mw_layout *layout)
 {
     *layout = (struct mw_layout){.tp = 1,
@@ -67,7 +88,9 @@ void mw_layout_default(struct mw_layout *layout)
                                  .micro_batch = 1,
                                  .schedule = "1f1b",
                                  .recompute = MW_RECOMPUTE_NONE,
-                                 .order = "tp-cp-ep-dp-pp"};
+                                 .order = "tp-cp-ep-dp-pp",
+                                 .cp_form = MW_CP_GATHER,
+                                 .reshard = true};
 }
 
 int mw_layout_ranks(const struct mw_layout *layout)

@@ -25,6 +25,15 @@ enum mw_recompute {
     MW_RECOMPUTE_FULL
 };
 
+/* How the ranks of a context parallel group get each other's keys and values:
+ * an all-gather of both before the attention core (Megatron-LM's and
+ * torchtitan's `allgather`); a ring that passes blocks of both on while it
+ * computes with the last one (Liu et al., "Ring Attention", 2023); an
+ * all-to-all that turns a part of the sequence and all heads into the whole
+ * sequence and a part of the heads (Jacobs et al., "DeepSpeed Ulysses",
+ * 2023). */
+enum mw_cp_form { MW_CP_GATHER, MW_CP_RING, MW_CP_A2A };
+
 enum mw_dtype {
     MW_FP32,
     MW_TF32,
@@ -38,8 +47,9 @@ enum mw_dtype {
 double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
-extern const struct mw_enum mw_recompute_enums[];
+extern const struct mw_enum mw_recompute_enums[], mw_cp_form_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
+const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 
 struct mw_layout {
     int tp;               /* tensor parallel ways */
@@ -55,10 +65,22 @@ struct mw_layout {
     const char *schedule; /* a generator's name: "1f1b", "gpipe", ... */
     enum mw_recompute recompute;
     const char *order; /* rank order, fastest first: "tp-cp-ep-dp-pp" */
+    enum mw_cp_form cp_form;
+    int dp_shard; /* ZeRO shards within groups of so many replicas and repeats
+                     itself over the groups (HSDP); 0: all dp of them */
+    bool reshard; /* ZeRO-3: parameters are freed after a layer's forward pass
+                     and gathered again for its backward pass */
+    /* Parts, 0 to 1, that lie in the host's memory between uses. */
+    double offload_optimizer, offload_weights, offload_activations;
 };
 
-/* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp". */
+/* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
+ * cp_form gather, reshard true, nothing offloaded. */
 void mw_layout_default(struct mw_layout *layout);
+/* Replicas that share one copy of what ZeRO shards: dp_shard, or dp. */
+int mw_layout_shard_ways(const struct mw_layout *layout);
+/* Is any part of the step's state kept in the host's memory? */
+bool mw_layout_offloads(const struct mw_layout *layout);
 /* Ranks the layout occupies: tp * cp * pp * dp; aborts past INT_MAX (the
  * binder's ranges and mw_layout_check keep input below it). */
 int mw_layout_ranks(const struct mw_layout *layout);
@@ -72,6 +94,12 @@ extern const struct mw_field mw_layout_fields[];
         .key = #name, .type = MW_F_INT32,                                      \
         .offset = (at) + offsetof(struct mw_layout, name), .min = (low),       \
         .max = (high), .doc = (text)                                           \
+    }
+#define MW_LAYOUT_PART_ROW(at, name, text)                                     \
+    {                                                                          \
+        .key = #name, .type = MW_F_NUM,                                        \
+        .offset = (at) + offsetof(struct mw_layout, name), .max = 1,           \
+        .doc = (text)                                                          \
     }
 #define MW_LAYOUT_FIELD_ROWS(at)                                               \
     MW_LAYOUT_INT_ROW(at, tp, 1, MW_WAYS_MAX, "tensor parallel ways"),         \
@@ -98,11 +126,27 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, recompute),               \
          .enums = mw_recompute_enums,                                          \
          .doc = "what the backward pass computes again"},                      \
-    {                                                                          \
-        .key = "order", .type = MW_F_STR,                                      \
-        .offset = (at) + offsetof(struct mw_layout, order),                    \
-        .doc = "order of ranks, fastest first"                                 \
-    }
+        {.key = "order",                                                       \
+         .type = MW_F_STR,                                                     \
+         .offset = (at) + offsetof(struct mw_layout, order),                   \
+         .doc = "order of ranks, fastest first"},                              \
+        {.key = "cp_form",                                                     \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, cp_form),                 \
+         .enums = mw_cp_form_enums,                                            \
+         .doc = "how keys and values travel in the cp group"},                 \
+        MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
+                          "replicas that ZeRO shards over; 0: all dp"),        \
+        {.key = "reshard",                                                     \
+         .type = MW_F_BOOL,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, reshard),                 \
+         .doc = "ZeRO-3 frees gathered parameters after forward"},             \
+        MW_LAYOUT_PART_ROW(at, offload_optimizer,                              \
+                           "part of the optimizer's state in host memory"),    \
+        MW_LAYOUT_PART_ROW(at, offload_weights,                                \
+                           "part of the weights in host memory"),              \
+        MW_LAYOUT_PART_ROW(at, offload_activations,                            \
+                           "part of the activations in host memory")
 
 /* Coordinates of a rank in the (tp, cp, dp, pp) grid under layout->order
  * ("ep" in the order folds into dp and takes no place of its own). */

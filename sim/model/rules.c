@@ -92,6 +92,49 @@ static bool rule_zero(const struct check *c)
            BROKEN(c, "zero is %d; stages are 0, 1, 2, 3", c->l->zero);
 }
 
+static bool rule_dp_shard(const struct check *c)
+{
+    int shard = c->l->dp_shard;
+
+    if (shard == 0) {
+        return true;
+    }
+    if (c->l->zero == 0) {
+        return BROKEN(c,
+                      "dp_shard %d says over how many replicas ZeRO shards, "
+                      "but zero is 0; set zero to 1, 2 or 3",
+                      shard);
+    }
+    return (shard > 0 && c->l->dp % shard == 0) ||
+           BROKEN(c, "dp_shard %d does not divide dp %d", shard, c->l->dp);
+}
+
+static bool rule_reshard(const struct check *c)
+{
+    return c->l->reshard || c->l->zero == 3 ||
+           BROKEN(c,
+                  "reshard: false keeps what ZeRO-3 has gathered, but zero is "
+                  "%d",
+                  c->l->zero);
+}
+
+static bool rule_offload(const struct check *c)
+{
+    const struct {
+        const char *key;
+        double part;
+    } v[] = {{"offload_optimizer", c->l->offload_optimizer},
+             {"offload_weights", c->l->offload_weights},
+             {"offload_activations", c->l->offload_activations}};
+
+    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
+        if (!(v[i].part >= 0 && v[i].part <= 1)) {
+            return BROKEN(c, "%s is %g; a part is 0 to 1", v[i].key, v[i].part);
+        }
+    }
+    return true;
+}
+
 static bool rule_order(const struct check *c)
 {
     return mw_layout_order_valid(c->l->order) ||
@@ -190,6 +233,29 @@ static bool rule_cp_seq(const struct check *c)
                   cp, 2 * (long long)cp, (long long)seq);
 }
 
+/* Ulysses deals whole heads to the ranks. */
+static bool rule_cp_heads(const struct check *c)
+{
+    int tp = c->l->tp, heads = c->m->n_heads / tp;
+    int kv = c->m->mla.on ? heads : c->m->n_kv_heads / tp;
+
+    if (c->l->cp_form != MW_CP_A2A || c->l->cp == 1) {
+        return true;
+    }
+    return (heads % c->l->cp == 0 && kv > 0 && kv % c->l->cp == 0) ||
+           BROKEN(c,
+                  "cp %d with cp_form a2a deals out heads, but tp %d leaves %d "
+                  "and %d of keys and values; it must divide both",
+                  c->l->cp, tp, heads, kv);
+}
+
+static bool rule_cp_flash(const struct check *c)
+{
+    return c->l->cp_form != MW_CP_RING || c->l->cp == 1 || c->w->is_flash ||
+           BROKEN(c, "cp_form ring needs attention: flash, which can add up "
+                     "parts of a softmax");
+}
+
 static bool rule_sp_seq(const struct check *c)
 {
     int64_t tokens = c->w->seq / c->l->cp;
@@ -283,6 +349,9 @@ static const struct {
     bool (*is_met)(const struct check *c);
 } rules[] = {{"sizes", "tp", rule_sizes},
              {"zero", "zero", rule_zero},
+             {"dp_shard", "dp_shard", rule_dp_shard},
+             {"reshard", "reshard", rule_reshard},
+             {"offload", "offload_optimizer", rule_offload},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},
              {"tp_kv_heads", "tp", rule_tp_kv_heads},
@@ -290,6 +359,8 @@ static const struct {
              {"tp_shared_ffn", "tp", rule_tp_shared_ffn},
              {"tp_vocab", "tp", rule_tp_vocab},
              {"cp_seq", "cp", rule_cp_seq},
+             {"cp_heads", "cp", rule_cp_heads},
+             {"cp_flash", "cp_form", rule_cp_flash},
              {"sp_seq", "sp", rule_sp_seq},
              {"pp_layers", "pp", rule_pp_layers},
              {"vpp_pp", "vpp", rule_vpp_pp},

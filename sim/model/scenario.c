@@ -205,6 +205,30 @@ static enum mw_status check_seq(struct mw_node *root,
     return MW_OK;
 }
 
+/* Words about adapters mean something only where there are adapters. */
+static enum mw_status check_lora(struct mw_node *root,
+                                 const struct mw_raw_workload *w,
+                                 struct mw_err *err)
+{
+    struct mw_node *node = mw_node_get(root, "workload");
+
+    if (w->lora_rank > 0) {
+        return MW_OK;
+    }
+    if (w->has_lora_targets) {
+        return mw_node_fail(mw_node_get(node, "lora_targets"), err,
+                            "lora_targets without adapters; give lora_rank, "
+                            "for example 16, or leave it out");
+    }
+    if (w->base_dtype != MW_BASE_SAME) {
+        return mw_node_fail(mw_node_get(node, "base_dtype"), err,
+                            "base_dtype stores weights that do not learn, but "
+                            "without lora_rank all do; give lora_rank, for "
+                            "example 16");
+    }
+    return MW_OK;
+}
+
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
@@ -232,6 +256,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->objective = raw.objective;
     out->hash = mw_scenario_hash(&raw, &out->model);
     st = check_seq(root, out, err);
+    st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     if (st == MW_OK && raw.layout != NULL) {
         st = read_layout(raw.layout, out, err);
     }

@@ -18,6 +18,12 @@ struct mw_cluster {
     int gpus_per_node; /* 0: the system's */
 };
 
+/* Which linear layers carry low-rank adapters. */
+enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION };
+/* What frozen weights are stored in: the workload's dtype, or 4-bit NormalFloat
+ * with doubly quantised scales (Dettmers et al., "QLoRA", 2023). */
+enum mw_base_dtype { MW_BASE_SAME, MW_BASE_NF4 };
+
 struct mw_workload {
     int64_t seq;
     int64_t global_batch;     /* sequences per step */
@@ -28,6 +34,9 @@ struct mw_workload {
     bool causal_flops;     /* model FLOPs counted causal (half) or full */
     const char *optimizer; /* "adamw" */
     uint64_t seed;
+    int lora_rank; /* of the adapters, which alone learn; 0: all weights do */
+    enum mw_lora_targets lora_targets;
+    enum mw_base_dtype base_dtype;
 };
 
 /* Whose features a plan may use (planner/rules.c knows their rules). */

@@ -13,6 +13,8 @@ struct mw_raw_workload {
     int64_t seq, global_batch, seed;
     int dtype, grad_dtype, attention, flops, optimizer;
     bool has_dropout;
+    int lora_rank, lora_targets, base_dtype;
+    bool has_lora_targets;
 };
 
 extern const struct mw_raw_workload mw_raw_workload_default;

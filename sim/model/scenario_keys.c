@@ -6,6 +6,8 @@
  * The hash is FNV-1a 64 over "key value" of every row of the tables of model,
  * cluster, workload and limits, in table order, after defaults: comments,
  * spelling of units, the name, the objective and the layout do not change it.
+ * Keys younger than the format count only where they differ from their default,
+ * so that older plans keep answering their scenarios.
  */
 #include "sim/model/scenario_int.h"
 
@@ -47,7 +49,13 @@ static const struct mw_enum flops_enums[] = {
     {"full", FLOPS_FULL}, {"causal", FLOPS_CAUSAL}, {NULL, 0}};
 static const struct mw_enum optimizer_enums[] = {{"adamw", OPTIMIZER_ADAMW},
                                                  {NULL, 0}};
+static const struct mw_enum lora_targets_enums[] = {
+    {"all", MW_LORA_ALL}, {"attention", MW_LORA_ATTENTION}, {NULL, 0}};
+static const struct mw_enum base_dtype_enums[] = {
+    {"same", MW_BASE_SAME}, {"nf4", MW_BASE_NF4}, {NULL, 0}};
 #define W_AT(member) offsetof(struct mw_raw_workload, member)
+/* The row from which on defaults stay out of the hash. */
+#define FIRST_YOUNG_KEY "lora_rank"
 const struct mw_field mw_workload_fields[] = {
     {.key = "seq",
      .type = MW_F_INT,
@@ -98,6 +106,23 @@ const struct mw_field mw_workload_fields[] = {
      .min = 0,
      .max = 9007199254740992.0, /* 2^53 */
      .doc = "seed of initial weights and data"},
+    {.key = FIRST_YOUNG_KEY,
+     .type = MW_F_INT32,
+     .offset = W_AT(lora_rank),
+     .min = 0,
+     .max = 1 << 16,
+     .doc = "rank of low-rank adapters, which alone learn; 0: none"},
+    {.key = "lora_targets",
+     .type = MW_F_ENUM,
+     .offset = W_AT(lora_targets),
+     .enums = lora_targets_enums,
+     .doc = "linear layers that carry adapters",
+     .seen_offset = W_AT(has_lora_targets) + 1},
+    {.key = "base_dtype",
+     .type = MW_F_ENUM,
+     .offset = W_AT(base_dtype),
+     .enums = base_dtype_enums,
+     .doc = "storage of the frozen weights under adapters"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -176,16 +201,19 @@ const struct mw_raw_workload mw_raw_workload_default = {
 
 struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
 {
-    return (struct mw_workload){.seq = raw->seq,
-                                .global_batch = raw->global_batch,
-                                .dtype = (enum mw_dtype)raw->dtype,
-                                .grad_dtype = (enum mw_dtype)raw->grad_dtype,
-                                .is_flash = raw->attention == ATTENTION_FLASH,
-                                .has_dropout = raw->has_dropout,
-                                .causal_flops = raw->flops == FLOPS_CAUSAL,
-                                .optimizer =
-                                    optimizer_enums[raw->optimizer].name,
-                                .seed = (uint64_t)raw->seed};
+    return (struct mw_workload){
+        .seq = raw->seq,
+        .global_batch = raw->global_batch,
+        .dtype = (enum mw_dtype)raw->dtype,
+        .grad_dtype = (enum mw_dtype)raw->grad_dtype,
+        .is_flash = raw->attention == ATTENTION_FLASH,
+        .has_dropout = raw->has_dropout,
+        .causal_flops = raw->flops == FLOPS_CAUSAL,
+        .optimizer = optimizer_enums[raw->optimizer].name,
+        .seed = (uint64_t)raw->seed,
+        .lora_rank = raw->lora_rank,
+        .lora_targets = (enum mw_lora_targets)raw->lora_targets,
+        .base_dtype = (enum mw_base_dtype)raw->base_dtype};
 }
 
 void mw_workload_default(struct mw_workload *workload)
@@ -233,42 +261,59 @@ static uint64_t hash_list(uint64_t h, const struct mw_int_list *list)
     return h;
 }
 
-/* Every row of a binder table out of a bound struct. */
+static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
+                            const void *base);
+
+/* One row of a binder table out of a bound struct. */
+static uint64_t hash_field(uint64_t h, const struct mw_field *f,
+                           const void *base)
+{
+    const void *at = (const char *)base + f->offset;
+
+    h = hash_text(h, f->key);
+    switch (f->type) {
+    case MW_F_STR:
+        return hash_text(h, *(const char *const *)at != NULL
+                                ? *(const char *const *)at
+                                : "");
+    case MW_F_BOOL:
+        return hash_int(h, *(const bool *)at);
+    case MW_F_INT:
+        return hash_int(h, *(const int64_t *)at);
+    case MW_F_INT32:
+    case MW_F_ENUM:
+        return hash_int(h, *(const int *)at);
+    case MW_F_NUM:
+    case MW_F_QTY:
+        return hash_num(h, *(const double *)at);
+    case MW_F_INT_LIST:
+        return hash_list(h, at);
+    case MW_F_MAP:
+        return hash_fields(h, f->sub, at);
+    case MW_F_NODE:
+        break;
+    }
+    return h;
+}
+
 static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
                             const void *base)
 {
     for (const struct mw_field *f = fields; f->key != NULL; f++) {
-        const void *at = (const char *)base + f->offset;
+        h = hash_field(h, f, base);
+    }
+    return h;
+}
 
-        h = hash_text(h, f->key);
-        switch (f->type) {
-        case MW_F_STR:
-            h = hash_text(h, *(const char *const *)at != NULL
-                                 ? *(const char *const *)at
-                                 : "");
-            break;
-        case MW_F_BOOL:
-            h = hash_int(h, *(const bool *)at);
-            break;
-        case MW_F_INT:
-            h = hash_int(h, *(const int64_t *)at);
-            break;
-        case MW_F_INT32:
-        case MW_F_ENUM:
-            h = hash_int(h, *(const int *)at);
-            break;
-        case MW_F_NUM:
-        case MW_F_QTY:
-            h = hash_num(h, *(const double *)at);
-            break;
-        case MW_F_INT_LIST:
-            h = hash_list(h, at);
-            break;
-        case MW_F_MAP:
-            h = hash_fields(h, f->sub, at);
-            break;
-        case MW_F_NODE:
-            break;
+static uint64_t hash_workload(uint64_t h, const struct mw_raw_workload *raw)
+{
+    bool is_young = false;
+
+    for (const struct mw_field *f = mw_workload_fields; f->key != NULL; f++) {
+        is_young = is_young || strcmp(f->key, FIRST_YOUNG_KEY) == 0;
+        if (!is_young || hash_field(0, f, raw) !=
+                             hash_field(0, f, &mw_raw_workload_default)) {
+            h = hash_field(h, f, raw);
         }
     }
     return h;
@@ -281,6 +326,6 @@ uint64_t mw_scenario_hash(const struct mw_raw_scenario *raw,
 
     h = hash_fields(h, mw_model_fields, model);
     h = hash_fields(h, mw_cluster_fields, &raw->cluster);
-    h = hash_fields(h, mw_workload_fields, &raw->workload);
+    h = hash_workload(h, &raw->workload);
     return hash_fields(h, mw_limits_fields, &raw->limits);
 }

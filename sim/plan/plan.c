@@ -158,6 +158,34 @@ static uint64_t hash_int(uint64_t h, int64_t v)
     return mw_hash64(h, bytes, sizeof bytes);
 }
 
+static uint64_t hash_num(uint64_t h, double v)
+{
+    int64_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return hash_int(h, bits);
+}
+
+/* Keys that layouts got later count where they differ from their defaults: a
+ * timeline of an older plan stays that plan's. */
+static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
+{
+    if (l->cp_form != MW_CP_GATHER) {
+        h = hash_int(mw_hash64(h, "cp_form", 7), (int64_t)l->cp_form);
+    }
+    if (l->dp_shard > 0) {
+        h = hash_int(mw_hash64(h, "dp_shard", 8), l->dp_shard);
+    }
+    if (!l->reshard) {
+        h = mw_hash64(h, "no reshard", 10);
+    }
+    if (mw_layout_offloads(l)) {
+        h = hash_num(mw_hash64(h, "offload", 7), l->offload_optimizer);
+        h = hash_num(hash_num(h, l->offload_weights), l->offload_activations);
+    }
+    return h;
+}
+
 static uint64_t hash_layout(uint64_t h, const struct mw_layout *l)
 {
     const int v[] = {
@@ -167,7 +195,8 @@ static uint64_t hash_layout(uint64_t h, const struct mw_layout *l)
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         h = hash_int(h, v[i]);
     }
-    return mw_hash64(h, l->order, strlen(l->order) + 1);
+    h = mw_hash64(h, l->order, strlen(l->order) + 1);
+    return hash_young_keys(h, l);
 }
 
 static uint64_t hash_schedule(uint64_t h, const struct mw_schedule *s)

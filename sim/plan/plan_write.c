@@ -24,6 +24,30 @@ static void add_quoted(struct mw_str *text, const char *s)
     mw_str_add(text, "\"");
 }
 
+static void add_part(struct mw_str *text, const char *key, double part)
+{
+    if (part > 0) {
+        mw_str_addf(text, "  %s: %.17g\n", key, part);
+    }
+}
+
+/* Keys that layouts got later, where they say anything. */
+static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
+{
+    if (l->cp_form != MW_CP_GATHER) {
+        mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
+    }
+    if (l->dp_shard > 0) {
+        mw_str_addf(text, "  dp_shard: %d\n", l->dp_shard);
+    }
+    if (!l->reshard) {
+        mw_str_add(text, "  reshard: false\n");
+    }
+    add_part(text, "offload_optimizer", l->offload_optimizer);
+    add_part(text, "offload_weights", l->offload_weights);
+    add_part(text, "offload_activations", l->offload_activations);
+}
+
 static void add_layout(struct mw_str *text, const struct mw_layout *l)
 {
     mw_str_addf(text, "layout:\n  tp: %d\n  sp: %s\n  cp: %d\n  pp: %d\n",
@@ -35,6 +59,7 @@ static void add_layout(struct mw_str *text, const struct mw_layout *l)
                 mw_recompute_name(l->recompute));
     add_quoted(text, l->order);
     mw_str_add(text, "\n");
+    add_young_keys(text, l);
 }
 
 static void add_layers(struct mw_str *text, const struct mw_plan *plan)

@@ -323,6 +323,8 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
         plain_of(layout, mw_microbatches(layout, &scenario->workload));
     enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
+    status = status != MW_OK ? status
+                             : mw_step_check_features(scenario, layout, err);
     if (status != MW_OK) {
         return status;
     }

@@ -228,7 +228,11 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
     const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, false);
     int n = layout->pp * layout->vpp;
+    enum mw_status status = mw_step_check_features(f->scenario, layout, err);
 
+    if (status != MW_OK) {
+        return status;
+    }
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }

@@ -15,7 +15,10 @@ enum { FIRST_SLOTS = 256 };
 enum mw_status mw_fast_check(const struct mw_scenario *scenario,
                              const struct mw_cost_ctx *ctx, struct mw_err *err)
 {
-    return mw_step_check_rates(scenario, ctx, err);
+    enum mw_status status = mw_step_check_rates(scenario, ctx, err);
+
+    return status != MW_OK ? status
+                           : mw_step_check_features(scenario, NULL, err);
 }
 
 struct mw_fast *mw_fast_new(const struct mw_scenario *scenario,

@@ -50,6 +50,35 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
     return MW_OK;
 }
 
+static enum mw_status not_priced(const char *key, struct mw_err *err)
+{
+    return mw_fail(err, MW_EINPUT,
+                   "%s is not priced by this version; leave it out", key);
+}
+
+enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
+                                      const struct mw_layout *layout,
+                                      struct mw_err *err)
+{
+    if (scenario->workload.lora_rank > 0) {
+        return not_priced("workload.lora_rank", err);
+    }
+    if (layout == NULL) {
+        return MW_OK;
+    }
+    if (layout->cp > 1 && layout->cp_form != MW_CP_GATHER) {
+        return not_priced("layout.cp_form other than gather", err);
+    }
+    if (layout->dp_shard > 0 && layout->dp_shard < layout->dp) {
+        return not_priced("layout.dp_shard", err);
+    }
+    if (!layout->reshard) {
+        return not_priced("layout.reshard: false", err);
+    }
+    return mw_layout_offloads(layout) ? not_priced("layout.offload_*", err)
+                                      : MW_OK;
+}
+
 /* ---- memory -----------------------------------------------------------------
  */
 static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
@@ -190,6 +219,9 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
     struct mw_step_frame frame;
     enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
+    status = status != MW_OK
+                 ? status
+                 : mw_step_check_features(scenario, &plan->layout, err);
     if (status != MW_OK) {
         return status;
     }

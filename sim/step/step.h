@@ -61,6 +61,13 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                                    const struct mw_cost_ctx *ctx,
                                    struct mw_err *err);
 
+/* Does this program price what the layout (NULL: any) and the workload ask
+ * for? MW_EINPUT names what it does not. Simulation and fast form begin with
+ * it. */
+enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
+                                      const struct mw_layout *layout,
+                                      struct mw_err *err);
+
 /*
  * Fast form: closed form of the same step for the search (GPipe, 1F1B,
  * interleaved 1F1B; other schedules are replayed from their lists). Memory is

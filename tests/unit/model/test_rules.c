@@ -135,6 +135,34 @@ static void test_expert_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
 }
 
+static void test_feature_rules(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    f = legal("llama3-8b"), f.l.dp_shard = 2;
+    expect_broken(&f, "dp_shard", "dp_shard 2 says over how many replicas");
+    f.l.zero = 1;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.dp_shard = 3;
+    expect_broken(&f, "dp_shard", "dp_shard 3 does not divide dp 4");
+    f = legal("llama3-8b"), f.l.reshard = false, f.l.zero = 2;
+    expect_broken(&f, "reshard", "reshard: false keeps what ZeRO-3 has");
+    f = legal("llama3-8b"), f.l.offload_weights = 1.5;
+    expect_broken(&f, "offload", "offload_weights is 1.5; a part is 0 to 1");
+    /* tp 2 leaves 16 heads, 4 of keys and values: cp 4 goes, cp 8 does not */
+    f = legal("llama3-8b"), f.l.cp = 4, f.l.dp = 1, f.l.cp_form = MW_CP_A2A;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.cp = 8, f.l.pp = 1;
+    expect_broken(&f, "cp_heads",
+                  "cp 8 with cp_form a2a deals out heads, but tp 2 leaves 16 "
+                  "and 4 of keys and values");
+    f.l.cp_form = MW_CP_RING;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.w.is_flash = false;
+    expect_broken(&f, "cp_flash", "cp_form ring needs attention: flash");
+}
+
 /* A product of ways past any machine is a broken rule, not an abort. */
 static void test_overflow(void **state)
 {
@@ -182,9 +210,13 @@ static void test_rule_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_legal),        cmocka_unit_test(test_dense_rules),
-        cmocka_unit_test(test_expert_rules), cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_kv_multiple),  cmocka_unit_test(test_rule_names),
+        cmocka_unit_test(test_legal),
+        cmocka_unit_test(test_dense_rules),
+        cmocka_unit_test(test_expert_rules),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_feature_rules),
+        cmocka_unit_test(test_kv_multiple),
+        cmocka_unit_test(test_rule_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

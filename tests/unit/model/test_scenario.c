@@ -61,6 +61,8 @@ static void test_every_key(void **state)
              "workload:\n  seq: 1024\n  global_batch: 32\n  dtype: FP16\n"
              "  grad_dtype: fp16\n  attention: unfused\n  dropout: true\n"
              "  flops: causal\n  optimizer: adamw\n  seed: 7\n"
+             "  lora_rank: 16\n  lora_targets: attention\n"
+             "  base_dtype: nf4\n"
              "limits:\n  memory: 40GiB\n  memory_fraction: 0.5\n"
              "  tp: [1, 2]\n  pp: [4]\n  dp: [1]\n  micro_batch: [1, 2, 4]\n"
              "  cp: [1]\n  ep: [1]\n  vpp: [1, 2]\n  max_tp: 4\n"
@@ -68,7 +70,9 @@ static void test_every_key(void **state)
              "objective: memory\n"
              "layout: {tp: 8, sp: true, cp: 1, pp: 4, vpp: 2, dp: 1, zero: 1,\n"
              "         ep: 1, etp: 1, micro_batch: 2, schedule: gpipe,\n"
-             "         recompute: full, order: pp-tp-cp-dp,\n"
+             "         recompute: full, order: pp-tp-cp-dp, cp_form: A2A,\n"
+             "         dp_shard: 1, reshard: true, offload_optimizer: 1,\n"
+             "         offload_weights: 0.25, offload_activations: 0.5,\n"
              "         layers: [12, 12, 12, 12, 12, 12, 12, 12]}\n",
              &s, NULL),
         MW_OK);
@@ -94,6 +98,15 @@ static void test_every_key(void **state)
     assert_int_equal(s.layout.zero, 1);
     assert_string_equal(s.layout.schedule, "gpipe");
     assert_string_equal(s.layout.order, "pp-tp-cp-dp");
+    assert_int_equal(s.layout.cp_form, MW_CP_A2A);
+    assert_int_equal(s.layout.dp_shard, 1);
+    assert_true(s.layout.reshard);
+    mw_assert_near(s.layout.offload_optimizer, 1, 0, 0);
+    mw_assert_near(s.layout.offload_weights, 0.25, 0, 0);
+    mw_assert_near(s.layout.offload_activations, 0.5, 0, 0);
+    assert_int_equal(s.workload.lora_rank, 16);
+    assert_int_equal(s.workload.lora_targets, MW_LORA_ATTENTION);
+    assert_int_equal(s.workload.base_dtype, MW_BASE_NF4);
     assert_int_equal(s.layout.recompute, MW_RECOMPUTE_FULL);
     assert_int_equal(s.layout_layers.n, 8);
     mw_scenario_release(&s);
@@ -129,6 +142,14 @@ static void test_hash_same(void **state)
                              "cluster:\n  gpus_per_node: 8\n  nodes: 8\n"
                              "  system: DGX-A100\n"
                              "model: {preset: GPT3-175B}\nformat: 1\n"));
+    /* Keys younger than the format: their defaults do not count, and the hash
+     * is the one that the first version gave. */
+    assert_int_equal(hash, 0x3b32ef5be4882598);
+    assert_int_equal(hash, hash_of("format: 1\nmodel: gpt3-175b\n"
+                                   "cluster: {system: dgx-a100, nodes: 8, "
+                                   "gpus_per_node: 8}\n"
+                                   "workload: {seq: 2048, global_batch: 64, "
+                                   "lora_rank: 0, base_dtype: same}\n"));
     /* The same memory in another unit. */
     assert_int_equal(hash_of(HEAD "limits: {memory: 1GiB}\n"),
                      hash_of(HEAD "limits: {memory: 1024MiB}\n"));
@@ -162,6 +183,14 @@ static void test_hash_differs(void **state)
         "workload: {seq: 2048, global_batch: 64, flops: causal}\n",
         "format: 1\n" MODEL CLUSTER
         "workload: {seq: 2048, global_batch: 64, seed: 1}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, lora_rank: 16}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, lora_rank: 8}\n",
+        "format: 1\n" MODEL CLUSTER "workload: {seq: 2048, global_batch: 64, "
+        "lora_rank: 16, lora_targets: attention}\n",
+        "format: 1\n" MODEL CLUSTER "workload: {seq: 2048, global_batch: 64, "
+        "lora_rank: 16, base_dtype: nf4}\n",
         HEAD "limits: {memory: 1GiB}\n",
         HEAD "limits: {memory_fraction: 0.5}\n",
         HEAD "limits: {tp: [1]}\n",
@@ -238,6 +267,19 @@ static void test_bad_input(void **state)
          "test_scenario.yaml:4:17: 'seq' is -8"},
         {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n",
          "test_scenario.yaml:1:1: required key 'workload' is missing"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 8, global_batch: 1, lora_targets: all}\n",
+         "test_scenario.yaml:4:51: lora_targets without adapters; give "
+         "lora_rank"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 8, global_batch: 1, base_dtype: nf4}\n",
+         "test_scenario.yaml:4:49: base_dtype stores weights that do not"},
+        {HEAD "layout: {tp: 8, pp: 8, cp_form: rang}\n",
+         "test_scenario.yaml:5:33: "},
+        {HEAD "layout: {tp: 8, pp: 8, dp_shard: 2}\n",
+         "test_scenario.yaml:5:34: dp_shard 2 says over how many"},
+        {HEAD "layout: {tp: 8, pp: 8, offload_weights: 2}\n",
+         "test_scenario.yaml:5:41: 'offload_weights' is 2"},
         {"- 1\n- 2\n", "test_scenario.yaml:1:1: "}};
 
     (void)state;

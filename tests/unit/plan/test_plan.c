@@ -116,6 +116,46 @@ static void test_round_trip(void **state)
     check_round_trip(&l, true);
     l.schedule = "dualpipe";
     check_round_trip(&l, true);
+    l = fixture_layout();
+    l.zero = 3;
+    l.dp_shard = 1;
+    l.reshard = false;
+    l.cp_form = MW_CP_RING;
+    l.offload_optimizer = 1;
+    l.offload_weights = 1.0 / 3;
+    l.offload_activations = 0.1;
+    check_round_trip(&l, false);
+}
+
+/* Keys younger than the format change the hash where they say anything. */
+static void test_hash_of_young_keys(void **state)
+{
+    struct mw_scenario s;
+    struct mw_plan plan;
+    uint64_t hash[8];
+    size_t n = 0;
+
+    (void)state;
+    fixture_scenario(&s);
+    for (int i = 0; i < 8; i++) {
+        struct mw_layout l = fixture_layout();
+
+        l.zero = 3;
+        l.cp_form = i == 1 ? MW_CP_RING : i == 2 ? MW_CP_A2A : MW_CP_GATHER;
+        l.dp_shard = i == 3;
+        l.reshard = i != 4;
+        l.offload_optimizer = i == 5 ? 0.5 : 0;
+        l.offload_weights = i == 6 ? 0.5 : 0;
+        l.offload_activations = i == 7 ? 0.5 : 0;
+        fixture_make(&s, &l, NULL, &plan);
+        hash[n] = mw_plan_hash(&plan);
+        for (size_t j = 0; j < n; j++) {
+            assert_true(hash[j] != hash[n]);
+        }
+        n++;
+        mw_plan_release(&plan);
+    }
+    mw_scenario_release(&s);
 }
 
 static void test_hash_is_of_what_runs(void **state)
@@ -216,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_layers_given),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_hash_is_of_what_runs),
+        cmocka_unit_test(test_hash_of_young_keys),
         cmocka_unit_test(test_plan_finds_its_scenario),
         cmocka_unit_test(test_unwritable_output_leaves_nothing),
     };

@@ -123,6 +123,7 @@ static void test_published_layouts(void **state)
         l.etp = l.vpp = l.micro_batch = 1;
         l.schedule = "1f1b";
         l.order = "tp-cp-ep-dp-pp";
+        l.reshard = true;
         mw_search_opts_default(&opts);
         mw_space_init(&search.space, &w.scenario, &w.ctx, &opts);
         search.usable_bytes = 0.95 * w.ctx.gpu->mem_bytes;
