@@ -63,7 +63,8 @@ static const struct argp_option options[] = {
     {"program", OPT_PROGRAM, "ALGO|FILE", 0,
      "Run a program message by message: ring, tree, double_binary_tree, "
      "halving_doubling, recursive_doubling, bruck, pairwise, hierarchical, "
-     "one_shot, two_shot, or a file, which is checked first: MSCCL XML or, "
+     "one_shot, two_shot, nvls, nvlstree, collnetdirect, collnetchain, pat, "
+     "or a file, which is checked first: MSCCL XML or, "
      "by .json, an MSCCL++ plan",
      0},
     {"write-program", OPT_WRITE_PROGRAM, "FILE", 0,

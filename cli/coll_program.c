@@ -41,14 +41,37 @@ static bool prog_op_of(enum mw_coll_op op, enum mw_prog_op *out)
     return false;
 }
 
+/* Trays of one scale-up domain count as one node of a program. */
+static int ranks_of_domain(const struct mw_coll_query *q,
+                           const struct mw_system *system)
+{
+    int n = q->n_nodes * q->ranks_per_node;
+    int trays = system->scaleup_gpus / system->gpus_per_node;
+    int domain = q->ranks_per_node * (trays > 1 ? trays : 1);
+
+    return domain < n ? domain : n;
+}
+
 static enum mw_status built_in(const struct mw_coll_query *q,
+                               const struct mw_coll_world *world,
                                enum mw_prog_algo algo, struct program *out,
                                struct mw_err *err)
 {
+    const struct mw_system *system = mw_coll_world_system(world);
     struct mw_prog_spec spec = {.algo = algo,
                                 .n_ranks = q->n_nodes * q->ranks_per_node,
-                                .local = q->ranks_per_node,
+                                .local = algo == MW_ALGO_HIERARCHICAL
+                                             ? q->ranks_per_node
+                                             : ranks_of_domain(q, system),
                                 .pieces = 16};
+    bool is_nvls = algo == MW_ALGO_NVLS || algo == MW_ALGO_NVLS_TREE;
+
+    if (is_nvls && !mw_coll_world_has_nvls(world)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--program: %s has no switch that adds up, which %s "
+                       "needs",
+                       system->slug, mw_prog_algo_name(algo));
+    }
     if (!prog_op_of(q->op, &spec.op)) {
         return mw_fail(err, MW_EUSAGE, "--program: there is none for %s",
                        mw_coll_op_name(q->op));
@@ -92,6 +115,7 @@ static enum mw_status from_file(const struct coll_args *a,
 }
 
 static enum mw_status get_program(const struct coll_args *a,
+                                  const struct mw_coll_world *world,
                                   struct mw_coll_query *q, struct program *out,
                                   struct mw_err *err)
 {
@@ -101,7 +125,7 @@ static enum mw_status get_program(const struct coll_args *a,
     }
     for (int i = 0; i < MW_ALGOS; i++) {
         if (strcmp(a->program, mw_prog_algo_name((enum mw_prog_algo)i)) == 0) {
-            return built_in(q, (enum mw_prog_algo)i, out, err);
+            return built_in(q, world, (enum mw_prog_algo)i, out, err);
         }
     }
     return from_file(a, q, out, err);
@@ -182,7 +206,7 @@ enum mw_status coll_program(const struct coll_args *a,
 {
     struct program p = {NULL, NULL, MW_PROG_OPS, 0};
     struct mw_topology *plain = NULL;
-    enum mw_status s = get_program(a, q, &p, err);
+    enum mw_status s = get_program(a, world, q, &p, err);
     if (s == MW_OK && !topo) {
         struct mw_topology_spec spec = {.n_kinds = 1};
         spec.kind[0].system = mw_coll_world_system(world);
@@ -192,6 +216,11 @@ enum mw_status coll_program(const struct coll_args *a,
     if (s == MW_OK && a->write_program && !p.prog) {
         s = mw_fail(err, MW_EUSAGE,
                     "--write-program: an MSCCL++ plan is not written again");
+    } else if (s == MW_OK && a->write_program && p.prog->n_switches > 0) {
+        s = mw_fail(err, MW_EUSAGE,
+                    "--write-program: %s works in the switch, for which MSCCL "
+                    "has no steps",
+                    a->program);
     } else if (s == MW_OK && a->write_program) {
         s = write_program(p.prog, a->write_program, err);
     }

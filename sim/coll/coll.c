@@ -87,6 +87,12 @@ void mw_coll_world_free(struct mw_coll_world *world)
     mw_free(world);
 }
 
+bool mw_coll_world_has_nvls(const struct mw_coll_world *world)
+{
+    return world->has_nccl && world->shape.has_nvswitch &&
+           world->shape.sm >= 90;
+}
+
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world)
 {
     return world->system;

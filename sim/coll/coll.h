@@ -65,6 +65,9 @@ enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
                                  struct mw_err *err);
 void mw_coll_world_free(struct mw_coll_world *world);
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world);
+/* Does the switch inside the scale-up domain add up and copy (NVLS: an NVSwitch
+ * and GPUs from Hopper on)? */
+bool mw_coll_world_has_nvls(const struct mw_coll_world *world);
 
 /* One rank, or bytes 0: time 0. MW_EINPUT for a group that does not fit the
  * system. O(1) after the first call for a group shape. */

@@ -314,6 +314,7 @@ static json_t *write_rank(struct writer *w, int r)
 
 void mw_prog_write_json(const struct mw_prog *prog, struct mw_str *out)
 {
+    MW_ASSERT(prog->n_switches == 0, "%s has switches", prog->name);
     static const char *const colls[MW_PROG_OPS] = {
         "allreduce", "allgather", "reducescatter", "alltoall",
         "broadcast", "reduce",    "gather",        "scatter"};

@@ -4,9 +4,14 @@
  *   all-gather      round d: everything held so far goes to r - d; rank r then
  *                   holds blocks r, r + 1, ..., r + 2 d - 1
  *   reduce-scatter  the same backwards: from the largest distance, the sums of
- *                   blocks r + d, ... go to r + d (as NCCL's PAT does)
+ *                   blocks r + d, ... go to r + d
  *   all-to-all      block j travels by the bits of j; each is sent up to log2 n
  *                   times, packed into one message a round
+ *
+ * and PAT's, with the distances of the all-gather from the largest down and of
+ * the reduce-scatter from 1 up: far messages are small. Blocks of a round are
+ * not neighbours and are packed into one message. NCCL's limit of its buffers,
+ * from which on PAT goes on linearly, is left out.
  *
  * Sources: Bruck et al., IEEE TPDS 8(11), 1997; Jeaugey, "PAT: a new algorithm
  * for all-gather and reduce-scatter operations at scale", arXiv 2506.20252.
@@ -133,6 +138,83 @@ void prog_build_bruck(struct prog_draft *d)
             scatter_sums(d, &at);
         } else {
             exchange(d, &at);
+        }
+    }
+}
+
+/* ---- PAT ---- */
+
+static int largest_distance(int n)
+{
+    int dist = 1;
+
+    while (2 * dist < n) {
+        dist *= 2;
+    }
+    return dist;
+}
+
+/* One message of the blocks base - s, for s = 0, 2 dist, 4 dist ... with
+ * s + dist < n, to or from scratch at `slot`; returns how many there are. */
+static int pack(struct prog_draft *d, struct rounds *at, int base, int dist,
+                int slot)
+{
+    int count = 0;
+
+    for (int s = 0; s + dist < d->n; s += 2 * dist) {
+        copy(d, at, MW_BUF_OUTPUT, prog_mod(base - s, d->n), MW_BUF_SCRATCH,
+             slot + count++);
+    }
+    return count;
+}
+
+static void unpack(struct prog_draft *d, struct rounds *at, int base, int dist,
+                   int slot)
+{
+    bool is_sum = d->spec->op == MW_PROG_REDUCE_SCATTER;
+
+    for (int s = 0; s + dist < d->n; s += 2 * dist) {
+        struct mw_prog_step *st =
+            add(d, at, is_sum ? MW_STEP_REDUCE : MW_STEP_COPY, slot++,
+                prog_mod(base - s, d->n), 1);
+
+        st->src_buf = MW_BUF_SCRATCH;
+        st->dst_buf = MW_BUF_OUTPUT;
+    }
+}
+
+/* A block b has come to b + s for the s that are sums of the distances so far.
+ * The reduce-scatter is the same backwards in time. */
+static void pat_round(struct prog_draft *d, struct rounds *at, int dist)
+{
+    int n = d->n, r = at->rank;
+    bool is_gather = d->spec->op == MW_PROG_ALL_GATHER;
+    int to = prog_mod(is_gather ? r + dist : r - dist, n);
+    int from = prog_mod(is_gather ? r - dist : r + dist, n);
+
+    next_round(d, at, to, from);
+    int count = pack(d, at, is_gather ? r : r - dist, dist, 0);
+    add(d, at, MW_STEP_SEND, 0, 0, count)->src_buf = MW_BUF_SCRATCH;
+    add(d, at, MW_STEP_RECV, 0, n, count)->dst_buf = MW_BUF_SCRATCH;
+    unpack(d, at, is_gather ? r - dist : r, dist, n);
+}
+
+void prog_build_pat(struct prog_draft *d)
+{
+    int far = largest_distance(d->n);
+
+    for (int r = 0; r < d->n; r++) {
+        struct rounds at = {
+            .rank = r, .lane = -1, .last_lane = -1, .last_step = -1};
+
+        if (d->spec->op == MW_PROG_ALL_GATHER) {
+            for (int dist = far; dist >= 1; dist /= 2) {
+                pat_round(d, &at, dist);
+            }
+        } else {
+            for (int dist = 1; dist <= far; dist *= 2) {
+                pat_round(d, &at, dist);
+            }
         }
     }
 }

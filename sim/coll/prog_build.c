@@ -22,7 +22,12 @@ static const char *const algo_names[MW_ALGOS] = {"ring",
                                                  "pairwise",
                                                  "hierarchical",
                                                  "one_shot",
-                                                 "two_shot"};
+                                                 "two_shot",
+                                                 "nvls",
+                                                 "nvlstree",
+                                                 "collnetdirect",
+                                                 "collnetchain",
+                                                 "pat"};
 static const char *const op_names[MW_PROG_OPS] = {
     "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
     "broadcast",  "reduce",     "gather",         "scatter"};
@@ -289,6 +294,7 @@ static bool is_possible(const struct mw_prog_spec *s)
     bool ar = op == MW_PROG_ALL_REDUCE, ag = op == MW_PROG_ALL_GATHER;
     bool rs = op == MW_PROG_REDUCE_SCATTER;
     bool to_root = op == MW_PROG_BROADCAST || op == MW_PROG_REDUCE;
+    bool whole = s->local > 0 && s->n_ranks % s->local == 0;
     switch (s->algo) {
     case MW_ALGO_RING:
         return ar || ag || rs || to_root;
@@ -306,20 +312,39 @@ static bool is_possible(const struct mw_prog_spec *s)
         return op == MW_PROG_ALL_TO_ALL || op == MW_PROG_GATHER ||
                op == MW_PROG_SCATTER;
     case MW_ALGO_HIERARCHICAL:
-        return ar && s->local > 0 && s->n_ranks % s->local == 0;
+        return ar && whole;
     case MW_ALGO_ALL_PAIRS_ONE_SHOT:
         return ar || ag;
     case MW_ALGO_ALL_PAIRS_TWO_SHOT:
         return ar;
+    case MW_ALGO_NVLS:
+        return whole && s->local > 1 &&
+               (ar || ((ag || rs) && s->local == s->n_ranks));
+    case MW_ALGO_NVLS_TREE:
+        return ar && whole && s->local > 1 && s->local < s->n_ranks;
+    case MW_ALGO_COLLNET_DIRECT:
+    case MW_ALGO_COLLNET_CHAIN:
+        return ar && whole && s->local < s->n_ranks;
+    case MW_ALGO_PAT:
+        return ag || rs;
     case MW_ALGOS:
         break;
     }
     return false;
 }
 
+static bool is_switched(enum mw_prog_algo algo)
+{
+    return algo == MW_ALGO_NVLS || algo == MW_ALGO_NVLS_TREE ||
+           algo == MW_ALGO_COLLNET_DIRECT || algo == MW_ALGO_COLLNET_CHAIN;
+}
+
 static int chunks_of(const struct mw_prog_spec *s)
 {
     int pieces = s->pieces > 0 ? s->pieces : 4;
+    if (is_switched(s->algo)) {
+        return s->local * pieces;
+    }
     bool piped = s->algo == MW_ALGO_TREE ||
                  s->algo == MW_ALGO_DOUBLE_BINARY_TREE ||
                  s->op == MW_PROG_BROADCAST || s->op == MW_PROG_REDUCE;
@@ -362,6 +387,15 @@ static void build_steps(struct prog_draft *d)
     case MW_ALGO_ALL_PAIRS_TWO_SHOT:
         build_all_pairs(d, true);
         break;
+    case MW_ALGO_NVLS:
+    case MW_ALGO_NVLS_TREE:
+    case MW_ALGO_COLLNET_DIRECT:
+    case MW_ALGO_COLLNET_CHAIN:
+        prog_build_switched(d);
+        break;
+    case MW_ALGO_PAT:
+        prog_build_pat(d);
+        break;
     case MW_ALGOS:
         break;
     }
@@ -370,7 +404,7 @@ static void build_steps(struct prog_draft *d)
 static void copy_lanes(struct prog_draft *d)
 {
     struct mw_prog *p = d->prog;
-    for (int r = 0; r < d->n; r++) {
+    for (int r = 0; r < prog_all(p); r++) {
         struct mw_prog_rank *rank = &p->rank[r];
         rank->n_lanes = (int)d->lane[r].n;
         rank->lane =
@@ -393,6 +427,46 @@ static void copy_lanes(struct prog_draft *d)
     }
 }
 
+static void size_buffers(struct prog_draft *d)
+{
+    const struct mw_prog_spec *spec = d->spec;
+    struct mw_prog *p = d->prog;
+    bool shot = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ||
+                spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT;
+    bool bruck = spec->algo == MW_ALGO_BRUCK && !p->in_place;
+    int all = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ? d->chunks : 1;
+
+    for (int r = 0; r < d->n; r++) {
+        int *n = p->rank[r].n_chunks;
+
+        n[MW_BUF_INPUT] = n[MW_BUF_OUTPUT] = d->chunks;
+        n[MW_BUF_SCRATCH] = shot                        ? (d->n - 1) * all
+                            : bruck                     ? 3 * d->n
+                            : spec->algo == MW_ALGO_PAT ? 2 * d->n
+                                                        : 0;
+        if (spec->op == MW_PROG_GATHER) {
+            n[MW_BUF_INPUT] = 1;
+        } else if (spec->op == MW_PROG_SCATTER) {
+            n[MW_BUF_OUTPUT] = 1;
+        }
+    }
+    for (int r = d->n; r < prog_all(p); r++) {
+        p->rank[r].n_chunks[MW_BUF_SCRATCH] = d->chunks;
+    }
+}
+
+static void count_channels(struct prog_draft *d)
+{
+    for (int r = 0; r < d->n; r++) {
+        for (size_t l = 0; l < d->lane[r].n; l++) {
+            int needed = d->lane[r].v[l].channel + 1;
+
+            d->prog->n_channels =
+                needed > d->prog->n_channels ? needed : d->prog->n_channels;
+        }
+    }
+}
+
 enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
                              struct mw_prog **out, struct mw_err *err)
 {
@@ -401,7 +475,7 @@ enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
         return mw_fail(err, MW_EINPUT,
                        "there is no %s by %s over %d ranks (halving and "
                        "doubling need a power of two, hierarchical whole "
-                       "groups)",
+                       "groups, nvlstree and collnet several nodes)",
                        mw_prog_op_name(spec->op), mw_prog_algo_name(spec->algo),
                        spec->n_ranks);
     }
@@ -417,33 +491,19 @@ enum mw_status mw_prog_build(const struct mw_prog_spec *spec,
     p->in_place =
         spec->algo != MW_ALGO_PAIRWISE && spec->op != MW_PROG_ALL_TO_ALL;
     p->chunks_per_rank = 1;
-    p->n_channels = spec->algo == MW_ALGO_HIERARCHICAL         ? 3
-                    : spec->algo == MW_ALGO_DOUBLE_BINARY_TREE ? 2
-                    : spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT ? 2
-                    : spec->algo == MW_ALGO_HALVING_DOUBLING   ? 2
-                                                               : 1;
-    p->rank = mw_arena_alloc(&p->arena, (size_t)p->n_ranks, sizeof *p->rank);
+    p->n_switches =
+        is_switched(spec->algo) ? spec->n_ranks / spec->local + 1 : 0;
+    p->net_switch = p->n_switches > 0 ? prog_all(p) - 1 : -1;
+    p->rank = mw_arena_alloc(&p->arena, (size_t)prog_all(p), sizeof *p->rank);
     struct prog_draft d = {.spec = spec,
                            .prog = p,
                            .n = spec->n_ranks,
                            .chunks = chunks_of(spec),
                            .err = err};
-    d.lane = mw_calloc((size_t)d.n, sizeof *d.lane);
-    bool shot = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ||
-                spec->algo == MW_ALGO_ALL_PAIRS_TWO_SHOT;
-    bool bruck = spec->algo == MW_ALGO_BRUCK && !p->in_place;
-    int all = spec->algo == MW_ALGO_ALL_PAIRS_ONE_SHOT ? d.chunks : 1;
-    for (int r = 0; r < d.n; r++) {
-        int *n = p->rank[r].n_chunks;
-        n[MW_BUF_INPUT] = n[MW_BUF_OUTPUT] = d.chunks;
-        n[MW_BUF_SCRATCH] = shot ? (d.n - 1) * all : bruck ? 3 * d.n : 0;
-        if (spec->op == MW_PROG_GATHER) {
-            n[MW_BUF_INPUT] = 1;
-        } else if (spec->op == MW_PROG_SCATTER) {
-            n[MW_BUF_OUTPUT] = 1;
-        }
-    }
+    d.lane = mw_calloc((size_t)prog_all(p), sizeof *d.lane);
+    size_buffers(&d);
     build_steps(&d);
+    count_channels(&d);
     copy_lanes(&d);
     mw_free(d.lane);
     *out = p;

@@ -304,8 +304,8 @@ static enum mw_status connect_lane(struct prog_machine *m, int rank, int lane)
         }
     }
     st->to_lane = st->from_lane = -1;
-    if ((any_send && (l->send < 0 || l->send >= m->p->n_ranks)) ||
-        (any_recv && (l->recv < 0 || l->recv >= m->p->n_ranks))) {
+    if ((any_send && (l->send < 0 || l->send >= prog_all(m->p))) ||
+        (any_recv && (l->recv < 0 || l->recv >= prog_all(m->p)))) {
         return mw_fail(
             m->err, MW_EINPUT,
             "%s: rank %d, threadblock %d sends or receives without a "
@@ -454,7 +454,7 @@ static enum mw_status run_all(struct prog_machine *m)
     bool progress = true;
     while (progress) {
         progress = false;
-        for (int r = 0; r < p->n_ranks; r++) {
+        for (int r = 0; r < prog_all(p); r++) {
             for (int l = 0; l < p->rank[r].n_lanes; l++) {
                 bool ran = true;
                 while (ran) {
@@ -467,14 +467,14 @@ static enum mw_status run_all(struct prog_machine *m)
             }
         }
     }
-    for (int r = 0; r < p->n_ranks; r++) {
+    for (int r = 0; r < prog_all(p); r++) {
         for (int l = 0; l < p->rank[r].n_lanes; l++) {
             if (m->lane[r][l].at < p->rank[r].lane[l].n_steps) {
                 return deadlock(m, r, l);
             }
         }
     }
-    for (int r = 0; r < p->n_ranks; r++) {
+    for (int r = 0; r < prog_all(p); r++) {
         for (int l = 0; l < p->rank[r].n_lanes; l++) {
             if (m->lane[r][l].head < m->lane[r][l].queue.n) {
                 return mw_fail(m->err, MW_EINPUT,
@@ -492,7 +492,7 @@ static enum mw_status check_shape(const struct mw_prog *p, int words,
                                   struct mw_err *err)
 {
     double chunks = 0;
-    for (int r = 0; r < p->n_ranks; r++) {
+    for (int r = 0; r < prog_all(p); r++) {
         const int *n = p->rank[r].n_chunks;
         int in = n[MW_BUF_INPUT], out = n[MW_BUF_OUTPUT];
         int64_t small = in < out ? in : out, large = in < out ? out : in;
@@ -523,10 +523,10 @@ enum mw_status prog_machine_init(struct prog_machine *m,
     if (s != MW_OK) {
         return s;
     }
-    size_t n = (size_t)prog->n_ranks;
+    size_t n = (size_t)prog_all(prog);
     mw_arena_init(&m->arena);
     m->buf = mw_arena_alloc(&m->arena, n * MW_BUFFERS, sizeof *m->buf);
-    for (int r = 0; r < prog->n_ranks; r++) {
+    for (int r = 0; r < prog_all(prog); r++) {
         for (int b = 0; b < MW_BUFFERS; b++) {
             m->buf[r * MW_BUFFERS + b] =
                 prog_new_values(m, prog->rank[r].n_chunks[b] + 1);
@@ -543,15 +543,15 @@ enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
     if (s != MW_OK) {
         return s;
     }
-    m.lane = mw_arena_alloc(&m.arena, (size_t)prog->n_ranks, sizeof *m.lane);
-    for (int r = 0; r < prog->n_ranks; r++) {
+    m.lane = mw_arena_alloc(&m.arena, (size_t)prog_all(prog), sizeof *m.lane);
+    for (int r = 0; r < prog_all(prog); r++) {
         m.lane[r] = mw_arena_alloc(&m.arena, (size_t)prog->rank[r].n_lanes + 1,
                                    sizeof *m.lane[r]);
         for (int l = 0; l < prog->rank[r].n_lanes; l++) {
             m.lane[r][l].to_lane = m.lane[r][l].from_lane = -1;
         }
     }
-    for (int r = 0; r < prog->n_ranks && s == MW_OK; r++) {
+    for (int r = 0; r < prog_all(prog) && s == MW_OK; r++) {
         for (int l = 0; l < prog->rank[r].n_lanes && s == MW_OK; l++) {
             s = connect_lane(&m, r, l);
         }
@@ -559,7 +559,7 @@ enum mw_status mw_prog_check(const struct mw_prog *prog, struct mw_err *err)
     if (s == MW_OK) {
         s = run_all(&m);
     }
-    for (int r = 0; r < prog->n_ranks; r++) {
+    for (int r = 0; r < prog_all(prog); r++) {
         for (int l = 0; l < prog->rank[r].n_lanes; l++) {
             mw_array_release(&m.lane[r][l].queue);
         }

@@ -30,11 +30,45 @@ struct mw_prog_step *prog_add_step(struct prog_draft *d, int rank, int lane,
                                    enum mw_prog_kind kind, int src, int dst,
                                    int count);
 
+/* All ranks, and the switches behind them. */
+static inline int prog_all(const struct mw_prog *prog)
+{
+    return prog->n_ranks + prog->n_switches;
+}
+
+/* The step that chunk 0 of a stream waits for; chunk c waits for the c-th step
+ * behind it. lane -1: nothing. */
+struct prog_after {
+    int lane, step;
+};
+#define PROG_NOTHING ((struct prog_after){-1, 0})
+
+/* A lane that does one kind of step to chunks [first, first + count), one by
+ * one; returns where they are. A switch works in its scratch. */
+struct prog_after prog_stream(struct prog_draft *d, int rank, int send,
+                              int recv, int channel, enum mw_prog_kind kind,
+                              int first, int count, struct prog_after after);
+
+/* Chunks up a tree and down again. parent[r] -1: root, -2: takes no part.
+ * ready (may be NULL): when a rank's own part is there; done (may be NULL):
+ * when a rank has the result. */
+struct prog_tree {
+    const int *parent;
+    int first, count, channel;
+    bool up, down;
+    const struct prog_after *ready;
+    struct prog_after *done;
+};
+void prog_add_tree(struct prog_draft *d, const struct prog_tree *t);
+
 void prog_build_tree(struct prog_draft *d);
 void prog_build_double_tree(struct prog_draft *d);
 void prog_build_halving_doubling(struct prog_draft *d);
 void prog_build_recursive_doubling(struct prog_draft *d);
 void prog_build_bruck(struct prog_draft *d);
+void prog_build_pat(struct prog_draft *d);
+/* NVLS, NVLSTree, CollNet. */
+void prog_build_switched(struct prog_draft *d);
 
 /* Chunks that the nccl-tests size of a program has. */
 int prog_chunks_of_message(const struct mw_prog *prog);

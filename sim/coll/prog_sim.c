@@ -2,7 +2,8 @@
  * A program on a topology: every send is a flow from the GPU of the rank to
  * that of the peer. Lanes run in order; a step waits for the step it depends
  * on, a receive for its message; the next send of a lane starts when the one
- * before has left. Reductions cost nothing beside the wire.
+ * before has left. Reductions cost nothing beside the wire. A switch that adds
+ * up is an end of flows like a GPU, without a link of its own.
  */
 #include "sim/coll/prog_int.h"
 
@@ -43,23 +44,65 @@ static bool has_send(int k)
            k == MW_STEP_RECV_REDUCE_SEND || k == MW_STEP_RECV_REDUCE_COPY_SEND;
 }
 
+static int gpu_of(const struct sim *s, int rank)
+{
+    return s->run->gpu_of_rank ? s->run->gpu_of_rank[rank] : rank;
+}
+
+static int gpu_route(const struct sim *s, int number, int from_rank,
+                     int to_rank, uint32_t *links, double *latency_s)
+{
+    int from = gpu_of(s, from_rank), to = gpu_of(s, to_rank);
+    bool far = s->run->net_latency_s > 0 &&
+               !mw_topology_same_domain(s->run->topo, from, to);
+
+    *latency_s = far ? s->run->net_latency_s : s->run->latency_s;
+    return mw_topology_route(s->run->topo, from, to, -1, (uint64_t)number,
+                             links);
+}
+
+/* To or from a switch: the rank's own link, and its rail's NIC on the way to
+ * the network's. Half the latency of a message between two ranks. */
+static int switch_route(const struct sim *s, int from_rank, int to_rank,
+                        uint32_t *links, double *latency_s)
+{
+    const struct mw_topology *topo = s->run->topo;
+    bool is_in = from_rank >= s->p->n_ranks;
+    int sw = is_in ? from_rank : to_rank;
+    int gpu = gpu_of(s, is_in ? to_rank : from_rank);
+    int node = mw_topology_node_of(topo, gpu);
+    int n_nics = mw_topology_system(topo, node)->n_nics, n = 0;
+
+    *latency_s = s->run->latency_s / 2;
+    links[n++] = mw_topology_gpu_link(topo, gpu, is_in);
+    if (sw == s->p->net_switch && n_nics > 0) {
+        int local = gpu - mw_topology_first_gpu(topo, node);
+        double net_s = s->run->net_latency_s;
+
+        links[n++] = mw_topology_nic_link(
+            topo, node,
+            (int)((int64_t)local * n_nics /
+                  mw_topology_system(topo, node)->gpus_per_node),
+            is_in);
+        *latency_s = (net_s > 0 ? net_s : s->run->latency_s) / 2;
+    }
+    return n;
+}
+
 static void launch(struct sim *s, int number, int chunks)
 {
     struct lane_run *l = &s->lane[number];
     int rank = s->rank_of[number];
     uint32_t links[MW_ROUTE_HOPS_MAX + 1];
-    int from = s->run->gpu_of_rank ? s->run->gpu_of_rank[rank] : rank;
-    int to = s->run->gpu_of_rank ? s->run->gpu_of_rank[l->to_rank] : l->to_rank;
-    int n =
-        mw_topology_route(s->run->topo, from, to, -1, (uint64_t)number, links);
+    double latency_s = 0;
+    int n = rank >= s->p->n_ranks || l->to_rank >= s->p->n_ranks
+                ? switch_route(s, rank, l->to_rank, links, &latency_s)
+                : gpu_route(s, number, rank, l->to_rank, links, &latency_s);
     if (s->run->channel_Bps > 0 && n < MW_FLOW_HOPS) {
         links[n++] = l->own_link;
     }
     l->is_sending = true;
     s->n_messages++;
-    bool far = s->run->net_latency_s > 0 &&
-               !mw_topology_same_domain(s->run->topo, from, to);
-    double latency_s = far ? s->run->net_latency_s : s->run->latency_s;
     mw_fluid_send(s->net, links, n, chunks * s->chunk_bytes, latency_s,
                   (uint64_t)number);
 }
@@ -151,17 +194,17 @@ void mw_prog_simulate(const struct mw_prog *prog, const struct mw_prog_run *run,
 {
     struct sim s = {.p = prog, .run = run};
     int n_lanes = 0;
-    size_t n = (size_t)prog->n_ranks, n_links = mw_topology_links(run->topo);
+    size_t n = (size_t)prog_all(prog), n_links = mw_topology_links(run->topo);
     s.first = mw_calloc(n, sizeof *s.first);
     s.finish_s = mw_calloc(n, sizeof *s.finish_s);
-    for (int r = 0; r < prog->n_ranks; r++) {
+    for (int r = 0; r < prog_all(prog); r++) {
         s.first[r] = n_lanes;
         n_lanes += prog->rank[r].n_lanes;
     }
     s.rank_of = mw_calloc((size_t)n_lanes, sizeof *s.rank_of);
     s.lane_of = mw_calloc((size_t)n_lanes, sizeof *s.lane_of);
     s.lane = mw_calloc((size_t)n_lanes, sizeof *s.lane);
-    for (int r = 0; r < prog->n_ranks; r++) {
+    for (int r = 0; r < prog_all(prog); r++) {
         for (int l = 0; l < prog->rank[r].n_lanes; l++) {
             s.rank_of[s.first[r] + l] = r;
             s.lane_of[s.first[r] + l] = l;
@@ -177,7 +220,7 @@ void mw_prog_simulate(const struct mw_prog *prog, const struct mw_prog_run *run,
     s.chunk_bytes = run->bytes / prog_chunks_of_message(prog);
     struct mw_fluid_opts o = {.on_done = on_done, .ctx = &s};
     s.net = mw_fluid_new(total, cap, &o);
-    for (int r = 0; r < prog->n_ranks; r++) {
+    for (int r = 0; r < prog_all(prog); r++) {
         advance_rank(&s, r);
     }
     out->time_s = mw_time_to_s(mw_fluid_run(s.net));

@@ -5,64 +5,66 @@
 
 /* ---- trees ---- */
 
-/* Chunks [first, first + count) up a tree and down again; one lane per edge
- * and direction. parent[r] -1: root. */
-static void tree_up_down(struct prog_draft *d, const int *parent, int first,
-                         int count, bool up, bool down, int channel)
+struct prog_after prog_stream(struct prog_draft *d, int rank, int send,
+                              int recv, int channel, enum mw_prog_kind kind,
+                              int first, int count, struct prog_after after)
 {
-    int n = d->n;
-    for (int r = 0; r < n; r++) {
-        int kids[64], lanes[64], n_kids = 0;
-        for (int k = 0; k < n && n_kids < 64; k++) {
-            if (parent[k] == r) {
-                kids[n_kids++] = k;
-            }
+    int lane = prog_add_lane(d, rank, send, recv, channel);
+    bool is_switch = rank >= d->n;
+
+    for (int c = 0; c < count; c++) {
+        struct mw_prog_step *s =
+            prog_add_step(d, rank, lane, kind, first + c, first + c, 1);
+
+        if (is_switch) {
+            s->src_buf = s->dst_buf = MW_BUF_SCRATCH;
         }
-        int up_lane = -1;
-        for (int i = 0; up && i < n_kids; i++) {
-            lanes[i] = prog_add_lane(d, r, -1, kids[i], channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s = prog_add_step(
-                    d, r, lanes[i], MW_STEP_RECV_REDUCE, 0, first + c, 1);
-                if (i >
-                    0) { /* children in turn: sums of one chunk one by one */
-                    s->dep_lane = lanes[i - 1];
-                    s->dep_step = c;
-                }
-            }
+        if (after.lane >= 0) {
+            s->dep_lane = after.lane;
+            s->dep_step = after.step + c;
         }
-        if (up && parent[r] >= 0) {
-            up_lane = prog_add_lane(d, r, parent[r], -1, channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s =
-                    prog_add_step(d, r, up_lane, MW_STEP_SEND, first + c, 0, 1);
-                if (n_kids > 0) {
-                    s->dep_lane = lanes[n_kids - 1];
-                    s->dep_step = c;
-                }
-            }
+    }
+    return (struct prog_after){lane, 0};
+}
+
+/* A rank's children in turn, so that the sums of one chunk come one by one;
+ * then its parent; then its children again. */
+static void add_tree_rank(struct prog_draft *d, const struct prog_tree *t,
+                          int rank)
+{
+    int up = t->parent[rank];
+    struct prog_after at = t->ready ? t->ready[rank] : PROG_NOTHING;
+
+    for (int k = 0; t->up && k < d->n; k++) {
+        if (t->parent[k] == rank) {
+            at = prog_stream(d, rank, -1, k, t->channel, MW_STEP_RECV_REDUCE,
+                             t->first, t->count, at);
         }
-        int recv_lane = -1;
-        if (down && parent[r] >= 0) {
-            recv_lane = prog_add_lane(d, r, -1, parent[r], channel);
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s = prog_add_step(
-                    d, r, recv_lane, MW_STEP_RECV, 0, first + c, 1);
-                if (up_lane >= 0) {
-                    s->dep_lane = up_lane;
-                    s->dep_step = c;
-                }
-            }
+    }
+    if (t->up && up >= 0) {
+        at = prog_stream(d, rank, up, -1, t->channel, MW_STEP_SEND, t->first,
+                         t->count, at);
+    }
+    if (t->down && up >= 0) {
+        at = prog_stream(d, rank, -1, up, t->channel, MW_STEP_RECV, t->first,
+                         t->count, at);
+    }
+    if (t->done) {
+        t->done[rank] = at;
+    }
+    for (int k = 0; t->down && k < d->n; k++) {
+        if (t->parent[k] == rank) {
+            prog_stream(d, rank, k, -1, t->channel, MW_STEP_SEND, t->first,
+                        t->count, at);
         }
-        for (int i = 0; down && i < n_kids; i++) {
-            int lane = prog_add_lane(d, r, kids[i], -1, channel);
-            int wait = recv_lane >= 0 ? recv_lane : up ? lanes[n_kids - 1] : -1;
-            for (int c = 0; c < count; c++) {
-                struct mw_prog_step *s =
-                    prog_add_step(d, r, lane, MW_STEP_SEND, first + c, 0, 1);
-                s->dep_lane = wait;
-                s->dep_step = wait >= 0 ? c : -1;
-            }
+    }
+}
+
+void prog_add_tree(struct prog_draft *d, const struct prog_tree *t)
+{
+    for (int r = 0; r < d->n; r++) {
+        if (t->parent[r] != -2) {
+            add_tree_rank(d, t, r);
         }
     }
 }
@@ -77,9 +79,12 @@ void prog_build_tree(struct prog_draft *d)
             i == 0 ? -1 : prog_mod(v + d->spec->root, d->n);
     }
     enum mw_prog_op op = d->spec->op;
-    tree_up_down(d, parent, 0, d->chunks,
-                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_REDUCE,
-                 op == MW_PROG_ALL_REDUCE || op == MW_PROG_BROADCAST, 0);
+    struct prog_tree t = {
+        .parent = parent,
+        .count = d->chunks,
+        .up = op == MW_PROG_ALL_REDUCE || op == MW_PROG_REDUCE,
+        .down = op == MW_PROG_ALL_REDUCE || op == MW_PROG_BROADCAST};
+    prog_add_tree(d, &t);
 }
 
 void prog_build_double_tree(struct prog_draft *d)
@@ -93,8 +98,13 @@ void prog_build_double_tree(struct prog_draft *d)
             mw_nccl_double_tree(d->n, r, node);
             parent[r] = node[t].up;
         }
-        tree_up_down(d, parent, t * half, t ? d->chunks - half : half, true,
-                     true, t);
+        struct prog_tree tree = {.parent = parent,
+                                 .first = t * half,
+                                 .count = t ? d->chunks - half : half,
+                                 .channel = t,
+                                 .up = true,
+                                 .down = true};
+        prog_add_tree(d, &tree);
     }
 }
 

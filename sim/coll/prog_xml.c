@@ -200,6 +200,7 @@ static enum mw_status read_algo(struct mw_prog *p, const struct mw_xml *x,
         return mw_xml_fail(x, err, "%d <gpu> elements but ngpus is %d",
                            count_children(x, "gpu"), p->n_ranks);
     }
+    p->net_switch = -1;
     p->rank = mw_arena_alloc(&p->arena, (size_t)p->n_ranks, sizeof *p->rank);
     int i = 0;
     for (const struct mw_xml *c = x->first_child; c && s == MW_OK;
@@ -272,6 +273,7 @@ static int has_dependents(const struct mw_prog_rank *r, int lane, int step)
 
 void mw_prog_write_xml(const struct mw_prog *prog, struct mw_str *out)
 {
+    MW_ASSERT(prog->n_switches == 0, "%s has switches", prog->name);
     mw_str_addf(
         out,
         "<algo name=\"%s\" proto=\"%s\" nchannels=\"%d\" "

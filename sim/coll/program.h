@@ -72,6 +72,10 @@ struct mw_prog {
     enum mw_prog_op op;
     int root; /* broadcast, reduce, gather, scatter */
     int n_ranks, n_channels;
+    /* Switches that add up and copy (NVLS, SHARP) stand behind the ranks in
+     * `rank`, with scratch alone; net_switch: which of them joins the nodes
+     * (its place in `rank`), -1: none. */
+    int n_switches, net_switch;
     bool in_place;       /* input and output are one buffer */
     int chunks_per_rank; /* per block for all_gather, ...; whole for all_reduce:
                             n_chunks of the input */
@@ -89,6 +93,13 @@ enum mw_prog_algo {
     MW_ALGO_HIERARCHICAL,       /* all_reduce over groups of `local` ranks */
     MW_ALGO_ALL_PAIRS_ONE_SHOT, /* all_reduce, all_gather */
     MW_ALGO_ALL_PAIRS_TWO_SHOT, /* all_reduce */
+    MW_ALGO_NVLS,               /* the NVSwitch sums and copies; all_reduce also
+                                   over nodes, by way of SHARP; all_gather and
+                                   reduce_scatter inside one */
+    MW_ALGO_NVLS_TREE,          /* all_reduce; two trees between the nodes */
+    MW_ALGO_COLLNET_DIRECT,     /* all_reduce; heads sum their node's parts */
+    MW_ALGO_COLLNET_CHAIN,      /* all_reduce; along a chain to the head */
+    MW_ALGO_PAT,                /* all_gather, reduce_scatter */
     MW_ALGOS
 };
 const char *mw_prog_algo_name(enum mw_prog_algo algo); /* "ring" */
@@ -98,7 +109,7 @@ struct mw_prog_spec {
     enum mw_prog_op op;
     enum mw_prog_algo algo;
     int n_ranks;
-    int local; /* hierarchical: ranks of a node; 0: none */
+    int local; /* ranks of a node (hierarchical, NVLS, CollNet); 0: none */
     int root;
     int pieces; /* pipelined chunks of trees; 0: 4 */
 };
@@ -113,6 +124,8 @@ enum mw_status mw_prog_load(const char *path, struct mw_prog **out,
                             struct mw_err *err);
 enum mw_status mw_prog_parse(const char *name, const char *text, size_t len,
                              struct mw_prog **out, struct mw_err *err);
+/* For both ways to write: a program without switches (n_switches 0); MSCCL has
+ * no step for them. */
 void mw_prog_write_xml(const struct mw_prog *prog, struct mw_str *out);
 /* As an MSCCL++ plan (onesided.h); MSCCL's fused and pipelined forms become
  * put, signal, wait, copy and re. The program must have passed its check. */
@@ -130,7 +143,8 @@ struct mw_prog_run {
     const struct mw_topology *topo;
     const int *gpu_of_rank; /* NULL: rank r is GPU r */
     double bytes;           /* nccl-tests size */
-    double latency_s;       /* of a message inside an NVLink domain */
+    double latency_s;       /* of a message inside an NVLink domain; to or from
+                               a switch half of it */
     double net_latency_s;   /* of one over NICs; 0: latency_s */
     double channel_Bps;     /* of one lane; 0: no limit */
 };

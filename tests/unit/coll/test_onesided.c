@@ -20,6 +20,10 @@ static struct mw_oneside *plan_of(const struct mw_prog_spec *s)
     if (mw_prog_build(s, &p, &err) != MW_OK) {
         return NULL;
     }
+    if (p->n_switches > 0) { /* MSCCL has no steps for them */
+        mw_prog_free(p);
+        return NULL;
+    }
     mw_prog_write_json(p, &text);
     if (mw_oneside_parse("plan.json", text.s, text.n, &plan, &err) != MW_OK) {
         fail_msg("%s", err.text);

@@ -38,7 +38,7 @@ static void all_built_ins_are_correct(void **state)
             }
         }
     }
-    assert_true(built > 180);
+    assert_true(built > 270);
 }
 
 static void xml_and_back(void **state)
@@ -141,8 +141,11 @@ static void broken_programs_are_named(void **state)
 static double time_of(enum mw_prog_op op, enum mw_prog_algo algo, int n,
                       int pieces, const struct mw_topology *t, double bytes)
 {
-    struct mw_prog_spec s = {
-        .op = op, .algo = algo, .n_ranks = n, .pieces = pieces};
+    struct mw_prog_spec s = {.op = op,
+                             .algo = algo,
+                             .n_ranks = n,
+                             .pieces = pieces,
+                             .local = n < 8 ? n : 8};
     struct mw_err err = {.status = MW_OK};
     struct mw_prog *p = NULL;
     assert_int_equal(mw_prog_build(&s, &p, &err), MW_OK);
@@ -197,12 +200,84 @@ static void times_by_hand(void **state)
     mw_hwdb_free(db);
 }
 
+/*
+ * Switches that add up, 8 GPUs of 450 GB/s, 1 GiB: S all-reduced by NVLS goes
+ * once up from every rank and once more from the head, an eighth each: the sum
+ * down to the head and the result down to all are S (1 + 1/8); pieces overlap.
+ * Latency: to the switch, to the head, to the switch, to all: 4 halves.
+ * All-gather: S/8 up and S down. Over two nodes with a NIC of 50 GB/s per GPU
+ * SHARP carries S/8 out of and into every NIC, and so do two trees over two
+ * nodes; the one ring of a program has 2 * 15/16 of S in one NIC.
+ */
+static void switches_add_up(void **state)
+{
+    (void)state;
+    struct mw_err err = {.status = MW_OK};
+    struct mw_hwdb *db = NULL;
+    struct mw_topology *one = NULL, *two = NULL;
+    struct mw_topology_spec spec;
+    enum mw_prog_op ar = MW_PROG_ALL_REDUCE;
+    double bytes = 1073741824, bw = 450e9, nic = 50e9;
+
+    assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    assert_int_equal(mw_topology_parse(db, "dgx-h100 x 1", &spec, &err), MW_OK);
+    assert_int_equal(mw_topology_new(&spec, &one, &err), MW_OK);
+    assert_int_equal(mw_topology_parse(db, "dgx-h100 x 2", &spec, &err), MW_OK);
+    assert_int_equal(mw_topology_new(&spec, &two, &err), MW_OK);
+    mw_assert_near(time_of(ar, MW_ALGO_NVLS, 8, 1, one, 8), 2e-6, 1e-3, 0);
+    double nvls = time_of(ar, MW_ALGO_NVLS, 8, 32, one, bytes);
+    assert_true(nvls >= 9.0 / 8 * bytes / bw && nvls < 1.25 * bytes / bw);
+    double ag = time_of(MW_PROG_ALL_GATHER, MW_ALGO_NVLS, 8, 32, one, bytes);
+    assert_true(ag >= bytes / bw && ag < 1.1 * bytes / bw);
+    double ring = time_of(ar, MW_ALGO_RING, 16, 0, two, bytes);
+    double sharp[] = {time_of(ar, MW_ALGO_NVLS_TREE, 16, 32, two, bytes),
+                      time_of(ar, MW_ALGO_NVLS, 16, 32, two, bytes),
+                      time_of(ar, MW_ALGO_COLLNET_DIRECT, 16, 32, two, bytes),
+                      time_of(ar, MW_ALGO_COLLNET_CHAIN, 16, 32, two, bytes)};
+    for (int i = 0; i < 4; i++) {
+        assert_true(sharp[i] >= bytes / 8 / nic);
+        assert_true(sharp[i] < 2 * bytes / 8 / nic);
+    }
+    assert_true(ring > 1.8 * bytes / nic * 15 / 16);
+    /* PAT: log2 16 rounds; far messages first and small. */
+    double pat = time_of(MW_PROG_ALL_GATHER, MW_ALGO_PAT, 16, 0, two, 16);
+    mw_assert_near(pat, 4e-6, 1e-2, 0);
+    mw_topology_free(one);
+    mw_topology_free(two);
+    mw_hwdb_free(db);
+}
+
+/* A switch that leaves one rank out is found. */
+static void a_switch_that_forgets_is_found(void **state)
+{
+    (void)state;
+    struct mw_prog_spec s = {.op = MW_PROG_ALL_REDUCE,
+                             .algo = MW_ALGO_NVLS,
+                             .n_ranks = 4,
+                             .local = 4,
+                             .pieces = 2};
+    struct mw_err err = {.status = MW_OK};
+    struct mw_prog *p = NULL;
+
+    assert_int_equal(mw_prog_build(&s, &p, &err), MW_OK);
+    assert_int_equal(p->n_switches, 2);
+    struct mw_prog_lane *port = &p->rank[4].lane[1]; /* of rank 1, shard 0 */
+    assert_int_equal(port->recv, 1);
+    assert_int_equal(port->step[0].kind, MW_STEP_RECV_REDUCE);
+    port->step[0].kind = MW_STEP_RECV; /* overwrites rank 0's part */
+    assert_int_equal(mw_prog_check(p, &err), MW_EINPUT);
+    assert_non_null(strstr(err.text, "lacks the part of rank 0"));
+    mw_prog_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_built_ins_are_correct),
         cmocka_unit_test(xml_and_back),
         cmocka_unit_test(broken_programs_are_named),
-        cmocka_unit_test(times_by_hand)};
+        cmocka_unit_test(times_by_hand),
+        cmocka_unit_test(switches_add_up),
+        cmocka_unit_test(a_switch_that_forgets_is_found)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
