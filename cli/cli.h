@@ -24,6 +24,7 @@ int mw_verb_sweep(int argc, char **argv);
 int mw_verb_validate(int argc, char **argv);
 int mw_verb_run(int argc, char **argv);
 int mw_verb_compare(int argc, char **argv);
+int mw_verb_diff(int argc, char **argv);
 int mw_verb_calibrate(int argc, char **argv);
 
 /*

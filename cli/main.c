@@ -55,6 +55,10 @@ static const struct verb verbs[] = {
     {"compare", "SIMULATED MEASURED", "predicted against measured, by term",
      mw_verb_compare},
 #endif
+#ifdef MW_VERB_DIFF
+    {"diff", "PLAN|SCENARIO PLAN|SCENARIO",
+     "why one is faster than the other", mw_verb_diff},
+#endif
 #ifdef MW_VERB_CALIBRATE
     {"calibrate", "--backend host -o DIR",
      "measure this machine into a database overlay", mw_verb_calibrate},

@@ -1,9 +1,9 @@
 /* `meshwright sim SCENARIO`: one training step, explained. */
+#include "cli/choose.h"
 #include "cli/verb_sim_view.h"
 #include "cli/world.h"
 
 #include "base/log.h"
-#include "planner/planner.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,86 +108,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* What the scenario asks of the database or the machine is its own mistake. */
-static enum mw_status blame(const struct mw_scenario *scenario,
-                            enum mw_status status, struct mw_err *err)
-{
-    if (status == MW_EINPUT) {
-        mw_err_prefix(err, "%s", scenario->file);
-    }
-    return status;
-}
-
-/* No plan and no layout: the search's best, said on stderr. */
-static enum mw_status plan_first(const struct mw_scenario *scenario,
-                                 const struct mw_cost_ctx *ctx, bool is_quiet,
-                                 struct mw_plan *out, struct mw_err *err)
-{
-    struct mw_search_opts opts;
-    struct mw_search_result result;
-
-    mw_search_opts_default(&opts);
-    opts.is_quiet = is_quiet;
-    if (!is_quiet) {
-        fprintf(stderr,
-                "meshwright: %s has no layout and no --plan was "
-                "given; planning first\n",
-                scenario->file);
-    }
-    enum mw_status status = mw_search(scenario, ctx, &opts, &result, err);
-
-    if (status == MW_OK) {
-        status = mw_candidate_plan(scenario, &result.plans[0], out, err);
-    }
-    mw_search_result_release(&result);
-    return blame(scenario, status, err);
-}
-
-/* The layout of the scenario with its layers per virtual stage, if any. */
-static enum mw_status plan_of_layout(const struct mw_scenario *scenario,
-                                     struct mw_plan *out, struct mw_err *err)
-{
-    const struct mw_int_list *list = &scenario->layout_layers;
-    const struct mw_layout *layout = &scenario->layout;
-    int *layers = NULL;
-
-    if (list->n > 0) {
-        if (list->n != (size_t)layout->pp * (size_t)layout->vpp) {
-            return mw_fail(err, MW_EINPUT,
-                           "%s: layout lists layers of %zu virtual stages but "
-                           "pp x vpp is %d",
-                           scenario->file, list->n, layout->pp * layout->vpp);
-        }
-        layers = mw_calloc(list->n, sizeof *layers);
-        for (size_t k = 0; k < list->n; k++) {
-            layers[k] = (int)list->v[k];
-        }
-    }
-    enum mw_status status = mw_plan_make(scenario, layout, layers, out, err);
-
-    if (status != MW_OK) {
-        /* a rule that a candidate may break is a mistake in a file */
-        err->status = status = MW_EINPUT;
-        mw_err_prefix(err, "%s: layout", scenario->file);
-    }
-    mw_free(layers);
-    return status;
-}
-
-static enum mw_status get_plan(const struct args *a,
-                               const struct mw_scenario *scenario,
-                               const struct mw_cost_ctx *ctx,
-                               struct mw_plan *out, struct mw_err *err)
-{
-    if (a->plan != NULL) {
-        return mw_plan_load(a->plan, scenario, out, err);
-    }
-    if (scenario->has_layout) {
-        return plan_of_layout(scenario, out, err);
-    }
-    return plan_first(scenario, ctx, a->cli.quiet, out, err);
-}
-
 static enum mw_status write_files(const struct args *a,
                                   const struct mw_timeline *timeline,
                                   struct mw_err *err)
@@ -218,10 +138,10 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
     mw_arena_init(&arena);
     mw_timeline_init(&timeline);
     enum mw_status status =
-        blame(view->scenario,
-              mw_step_simulate(view->scenario, view->plan, view->ctx, &opts,
-                               &result, err),
-              err);
+        mw_cli_blame(view->scenario,
+                     mw_step_simulate(view->scenario, view->plan, view->ctx,
+                                      &opts, &result, err),
+                     err);
 
     if (status == MW_OK) {
         status = write_files(a, &timeline, err);
@@ -254,7 +174,7 @@ static enum mw_status run(const struct args *a, struct mw_cli_world *world,
         return status;
     }
     scenario->cluster.gpus_per_node = ctx.gpus_per_node;
-    status = get_plan(a, scenario, &ctx, &plan, err);
+    status = mw_cli_choose(a->plan, scenario, &ctx, a->cli.quiet, &plan, err);
     if (status == MW_OK) {
         struct mw_sim_view view = {.scenario = scenario,
                                    .plan = &plan,

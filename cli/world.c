@@ -1,6 +1,8 @@
 /* Opening database, scenario and prices for a verb: see world.h. */
 #include "cli/world.h"
 
+#include <string.h>
+
 enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
                            const char *scenario, struct mw_err *err)
 {
@@ -33,6 +35,20 @@ enum mw_status mw_cli_prices(const struct mw_cli_world *world,
     if (status == MW_EINPUT) {
         mw_err_prefix(err, "%s", world->scenario.file);
     }
-    return status == MW_OK && stack ? mw_cost_ctx_set_stack(out, stack, err)
+    return status == MW_OK && stack ? mw_cli_set_stack(out, stack, err)
                                     : status;
+}
+
+enum mw_status mw_cli_set_stack(struct mw_cost_ctx *ctx, const char *stack,
+                                struct mw_err *err)
+{
+    size_t i = 0;
+    while (mw_stack_name(i) != NULL && strcmp(mw_stack_name(i), stack) != 0) {
+        i++;
+    }
+    enum mw_status status = mw_cost_ctx_set_stack(ctx, stack, err);
+    if (status != MW_OK && mw_stack_name(i) == NULL && err != NULL) {
+        err->status = status = MW_EUSAGE;
+    }
+    return status;
 }

@@ -28,4 +28,8 @@ enum mw_status mw_cli_prices(const struct mw_cli_world *world,
                              const char *stack, struct mw_cost_ctx *out,
                              struct mw_err *err);
 
+/* Sets the training stack of an option; an unknown name is MW_EUSAGE. */
+enum mw_status mw_cli_set_stack(struct mw_cost_ctx *ctx, const char *stack,
+                                struct mw_err *err);
+
 #endif

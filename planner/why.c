@@ -89,6 +89,15 @@ static void fill_time(const struct mw_step_result *a,
     qsort(out->time, (size_t)out->n_time, sizeof *out->time, compare_terms);
 }
 
+void mw_results_compare(const struct mw_step_result *best,
+                        const struct mw_step_result *other,
+                        struct mw_comparison *out)
+{
+    *out = (struct mw_comparison){.n_time = 0};
+    fill_time(best, other, out);
+    fill_memory(best, other, out);
+}
+
 enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
                                 const struct mw_cost_ctx *ctx,
                                 const struct mw_candidate *best,
@@ -103,9 +112,7 @@ enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
     }
     status = simulate(scenario, ctx, other, &b, err);
     if (status == MW_OK) {
-        *out = (struct mw_comparison){.n_time = 0};
-        fill_time(&a, &b, out);
-        fill_memory(&a, &b, out);
+        mw_results_compare(&a, &b, out);
         mw_step_result_release(&b);
     }
     mw_step_result_release(&a);

@@ -22,6 +22,10 @@ struct mw_comparison {
     struct mw_term memory[MW_MEMORY_TERMS];
     double best_s, other_s, best_bytes, other_bytes;
 };
+/* Of two simulations with their breakdown. */
+void mw_results_compare(const struct mw_step_result *best,
+                        const struct mw_step_result *other,
+                        struct mw_comparison *out);
 /* Simulates both with their breakdown. */
 enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
                                 const struct mw_cost_ctx *ctx,
