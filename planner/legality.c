@@ -141,6 +141,7 @@ static const struct mw_rule rules[] = {
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_zero_routes", HOST, "zero >= 2 -> schedule != 'dualpipe' && schedule != 'chimera'",
      "our host executor has no ZeRO-{zero} on the two routes of {schedule}", "exec/job.c"},
+    {"host_layers", HOST, "pp * vpp <= layers", "our host executor has no stages without layers ({layers} on pp {pp} x vpp {vpp})", "exec/open.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
@@ -250,8 +251,10 @@ struct mw_rule_set *mw_rule_set_new(const struct mw_scenario *scenario,
     set->scenario = scenario;
     set->ctx = ctx;
     /* Uneven stages: Megatron-Core takes a list (pipeline layout), DeepSpeed a
-     * partition method, Nanotron its own blocks; TorchTitan splits evenly. */
-    set->allows_uneven = framework != MW_FRAMEWORK_TORCHTITAN;
+     * partition method, Nanotron its own blocks, TorchTitan lists of modules
+     * (module_fqns_per_model_part); all may leave the embedding or the head
+     * alone. */
+    set->allows_uneven = true;
     add_rules(set, framework);
     if (ctx->gpu->is_cpu && framework != MW_FRAMEWORK_HOST) {
         add_rules(set, MW_FRAMEWORK_HOST);

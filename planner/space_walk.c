@@ -138,8 +138,9 @@ static void walk_chunks(struct walk *w, struct mw_layout layout)
 
     for (int v = 1; v <= MW_SPACE_VPP_MAX || v <= s->opts->vpp; v++) {
         int size = (n_layers + layout.pp * v - 1) / (layout.pp * v);
-        bool is_free = v == 1 || (layout.pp > 1 && layout.pp * v <= n_layers &&
-                                  size < last_size);
+        bool is_free =
+            v == 1 || (layout.pp > 1 && layout.pp * v <= n_layers + 2 &&
+                       size < last_size);
         const char *rule;
 
         if (s->opts->vpp > 0 ? v != s->opts->vpp : !is_free) {

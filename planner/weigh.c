@@ -19,8 +19,10 @@ void mw_weigher_init(struct weigher *w, const struct search *s)
     *w = (struct weigher){.s = s,
                           .fast = mw_fast_new(s->scenario, s->ctx),
                           .n_layers = s->scenario->model.n_layers};
-    w->layers = mw_calloc((size_t)w->n_layers, sizeof *w->layers);
-    w->rows = mw_calloc(3 * (size_t)w->n_layers, sizeof *w->rows);
+    size_t n = (size_t)w->n_layers + 2; /* stages: the ends may have none */
+
+    w->layers = mw_calloc(n, sizeof *w->layers);
+    w->rows = mw_calloc(3 * n, sizeof *w->rows);
 }
 
 void mw_weigher_release(struct weigher *w)

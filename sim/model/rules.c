@@ -273,11 +273,26 @@ static bool rule_pp_layers(const struct check *c)
 {
     double stages = (double)c->l->pp * c->l->vpp;
 
-    return stages <= c->m->n_layers ||
+    /* The first may hold the embedding alone, the last the head. */
+    double ends = stages >= 2 ? 2 : 0;
+
+    return stages - ends <= c->m->n_layers ||
            BROKEN(c,
                   "pp %d x vpp %d needs %.0f layers but the model has %d; each "
-                  "stage holds at least one",
-                  c->l->pp, c->l->vpp, stages, c->m->n_layers);
+                  "stage holds at least one, or the embedding or the head",
+                  c->l->pp, c->l->vpp, stages - ends, c->m->n_layers);
+}
+
+int mw_layers_idle_stage(const struct mw_int_list *layers)
+{
+    for (size_t k = 0; k < layers->n; k++) {
+        bool is_end = layers->n > 1 && (k == 0 || k == layers->n - 1);
+
+        if (layers->v[k] == 0 && !is_end) {
+            return (int)k;
+        }
+    }
+    return -1;
 }
 
 static bool rule_vpp_pp(const struct check *c)

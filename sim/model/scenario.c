@@ -24,7 +24,6 @@ static const struct mw_field raw_layout_fields[] = {
     {.key = "layers",
      .type = MW_F_INT_LIST,
      .offset = offsetof(struct raw_layout, layers),
-     .min = 1,
      .max = 1 << 20,
      .doc = "layers of each virtual stage, in the order of the model"},
     MW_FIELD_END};
@@ -109,6 +108,13 @@ static enum mw_status check_layers(struct mw_node *node,
         return mw_node_fail(node, err,
                             "layers sum to %lld but the model has %d",
                             (long long)sum, model->n_layers);
+    }
+    if (mw_layers_idle_stage(&raw->layers) >= 0) {
+        return mw_node_fail(node, err,
+                            "virtual stage %d has nothing to do; at least one "
+                            "layer, or 0 for the first (embedding) and the "
+                            "last (head)",
+                            mw_layers_idle_stage(&raw->layers));
     }
     return MW_OK;
 }

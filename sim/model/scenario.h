@@ -101,6 +101,13 @@ enum mw_status mw_layout_check(const struct mw_layout *layout,
                                const struct mw_workload *workload, int n_ranks,
                                const char **rule_id, struct mw_err *err);
 
+/*
+ * Of a list of layers of virtual stages, the first stage that would hold
+ * nothing: no layers, and neither the embedding (stage 0) nor the head (the
+ * last of several). -1: none.
+ */
+int mw_layers_idle_stage(const struct mw_int_list *layers);
+
 /* The layout key that a rule speaks of, for pointing at it: "tp_heads" ->
  * "tp". NULL for an unknown rule. */
 const char *mw_layout_rule_key(const char *rule_id);

@@ -11,10 +11,18 @@
 
 #include <string.h>
 
+int mw_plan_even_share(int n_layers, int n_virtual, int k)
+{
+    int spare = n_virtual - n_layers; /* stages without a layer: ends */
+
+    return spare > 0 ? k < n_virtual - 1 && (spare < 2 || k > 0)
+                     : n_layers / n_virtual + (k < n_layers % n_virtual);
+}
+
 void mw_plan_even_layers(int n_layers, int n_virtual, int *out)
 {
     for (int k = 0; k < n_virtual; k++) {
-        out[k] = n_layers / n_virtual + (k < n_layers % n_virtual);
+        out[k] = mw_plan_even_share(n_layers, n_virtual, k);
     }
 }
 

@@ -76,8 +76,11 @@ void mw_plan_text(const struct mw_plan *plan, const char *path,
 uint64_t mw_plan_hash(const struct mw_plan *plan);
 
 /* Layers split as evenly as they go over n virtual stages: the first ones take
- * one more each. */
+ * one more each. One or two stages more than layers: the last holds the head
+ * alone, the first the embedding. */
 void mw_plan_even_layers(int n_layers, int n_virtual, int *out);
+/* Those of stage k. */
+int mw_plan_even_share(int n_layers, int n_virtual, int k);
 /* First layer of virtual stage k. */
 int mw_plan_first_layer(const struct mw_plan *plan, int virtual_stage);
 

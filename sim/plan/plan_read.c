@@ -227,6 +227,13 @@ static enum mw_status take_layers(struct reading *r, int n_layers)
                             "layers sum to %lld but the model has %d",
                             (long long)sum, n_layers);
     }
+    if (mw_layers_idle_stage(&r->doc.layers) >= 0) {
+        return mw_node_fail(node, r->err,
+                            "virtual stage %d has nothing to do; at least one "
+                            "layer, or 0 for the first (embedding) and the "
+                            "last (head)",
+                            mw_layers_idle_stage(&r->doc.layers));
+    }
     return MW_OK;
 }
 

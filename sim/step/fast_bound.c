@@ -38,7 +38,7 @@ static void fill_stages(struct mw_fast *f, const struct mw_step_price *p,
     for (int k = 0; k < n; k++) {
         struct mw_vstage *v = &f->vstage[k];
         int count =
-            layers != NULL ? layers[k] : n_layers / n + (k < n_layers % n);
+            layers != NULL ? layers[k] : mw_plan_even_share(n_layers, n, k);
 
         mw_vstage_count(p, k, n, first, count, v->n_units);
         first += count;

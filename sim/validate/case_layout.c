@@ -302,7 +302,7 @@ void mw_case_partition(struct mw_case *c)
         partition_mtp(c, n, c->scenario.model.n_mtp + 1);
         return;
     }
-    if (n < 3 || n_layers % n == 0 || (n_layers + 2) % n != 0 || each < 2) {
+    if (n < 3 || n_layers % n == 0 || (n_layers + 2) % n != 0 || each < 1) {
         return;
     }
     mw_case_fill(c, MW_FILL_LAYERS);

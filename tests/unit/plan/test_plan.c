@@ -36,6 +36,33 @@ static void test_even_partition_and_first_layers(void **state)
     mw_scenario_release(&s);
 }
 
+/* 10 layers: the head alone on an 11th stage, the embedding on a 12th. */
+static void test_ends_without_layers(void **state)
+{
+    (void)state;
+    int layers[12];
+    struct mw_int_list list = {0};
+
+    mw_plan_even_layers(10, 11, layers);
+    assert_int_equal(layers[0], 1);
+    assert_int_equal(layers[10], 0);
+    mw_plan_even_layers(10, 12, layers);
+    for (int k = 0; k < 12; k++) {
+        assert_int_equal(layers[k], k > 0 && k < 11);
+        assert_int_equal(layers[k], mw_plan_even_share(10, 12, k));
+    }
+    int64_t v[4] = {0, 5, 5, 0};
+
+    list.v = v;
+    list.n = 4;
+    assert_int_equal(mw_layers_idle_stage(&list), -1);
+    v[2] = 0;
+    assert_int_equal(mw_layers_idle_stage(&list), 2);
+    v[0] = 0;
+    list.n = 1;
+    assert_int_equal(mw_layers_idle_stage(&list), 0);
+}
+
 static void test_layers_given(void **state)
 {
     static const int good[] = {6, 4}, bad[] = {6, 5};
@@ -253,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_even_partition_and_first_layers),
+        cmocka_unit_test(test_ends_without_layers),
         cmocka_unit_test(test_layers_given),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_hash_is_of_what_runs),

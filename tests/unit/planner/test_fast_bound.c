@@ -87,6 +87,42 @@ static void test_never_above_dense(void **state)
     }
 }
 
+/* 32 layers on 34 stages: embedding and head alone on the first and the last,
+ * whose memory is only theirs. */
+static void test_ends_without_layers(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_fast_bound bound;
+    struct mw_layout layout;
+    double time_s, peak_bytes, least_bytes;
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 17);
+    w.scenario.cluster.n_nodes = 17;
+    w.scenario.cluster.gpus_per_node = 8;
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    mw_layout_default(&layout);
+    layout.tp = 2;
+    layout.dp = 2;
+    for (int vpp = 1; vpp <= 2; vpp++) {
+        layout.pp = 34 / vpp;
+        layout.dp = 2 * vpp;
+        layout.vpp = vpp;
+        layout.schedule = vpp > 1 ? "interleaved-1f1b" : "1f1b";
+        w.scenario.workload.global_batch = 17 * 16;
+        assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, NULL), MW_OK);
+        assert_int_equal(
+            mw_fast_peak_bytes(f, &layout, NULL, &least_bytes, NULL), MW_OK);
+        simulate(&w, &layout, NULL, &time_s, &peak_bytes);
+        assert_true(bound.time_s <= time_s * (1 + 1e-9));
+        assert_true(bound.time_s > 0.9 * time_s);
+        assert_true(least_bytes <= peak_bytes * (1 + 1e-12));
+    }
+    mw_fast_free(f);
+    close_world(&w);
+}
+
 /* One device: no waiting at all, so the bound is the time. */
 static void test_one_stage_is_exact(void **state)
 {
@@ -197,6 +233,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_above_dense),
+        cmocka_unit_test(test_ends_without_layers),
         cmocka_unit_test(test_one_stage_is_exact),
         cmocka_unit_test(test_prices_are_shared),
         cmocka_unit_test(test_memory_rows),
