@@ -73,6 +73,11 @@ const char *mw_op_kind_name(enum mw_op_kind kind)
     return (unsigned)kind < MW_OP_KIND_COUNT ? names[kind] : "?";
 }
 
+int mw_op_times(const struct mw_op *op)
+{
+    return op->repeat > 1 ? op->repeat : 1;
+}
+
 const char *mw_pass_name(enum mw_pass pass)
 {
     static const char *const names[MW_PASS_COUNT] = {"F", "B", "W", "BW"};

@@ -212,7 +212,14 @@ struct mw_op {
     double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
     double work_fraction; /* part of the full square that attention does:
                              0.5 + 0.5/s causal, 1 otherwise */
+    int repeat;   /* it runs so often, one after another, and all figures above
+                     are of one of them; 0 stands for 1 */
+    bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
+                     made while attention computes with the last one's data:
+                     one less than the attention's repeats can hide */
 };
+/* How often an operator runs. */
+int mw_op_times(const struct mw_op *op);
 struct mw_ops {
     struct mw_op *v;
     size_t n, cap;
@@ -233,7 +240,8 @@ struct mw_work {
  * Appends the operators of one pass of one transformer layer, in execution
  * order, TP/CP/EP collectives included (Megatron's f and g operators: 1 all-
  * reduce after attention and 1 after the MLP forward, the same backward; with
- * sp an all-gather before and a reduce-scatter after instead).
+ * sp an all-gather before and a reduce-scatter after instead; of the CP group
+ * what layout->cp_form says).
  * MW_PASS_B and MW_PASS_W are the separate input- and weight-gradient parts;
  * MW_PASS_BW is B followed by W. W also holds the parameter gradients of norms
  * and, with sp, the all-gather of the saved input shards that its GEMMs read.

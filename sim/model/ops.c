@@ -263,7 +263,9 @@ static void emit_simple_b(const struct mw_fstep *step, struct mw_ops *out)
 
     op.pass = MW_PASS_B;
     op.save_bytes = 0;
-    if (op.kind == MW_OP_NORM || op.kind == MW_OP_SOFTMAX) {
+    if (step->bytes_b > 0) {
+        op.bytes = step->bytes_b;
+    } else if (op.kind == MW_OP_NORM || op.kind == MW_OP_SOFTMAX) {
         op.bytes *= 1.5;
     } else if (op.kind == MW_OP_ACTIVATION) {
         /* F reads a and writes y; B reads a and dy and writes da. */

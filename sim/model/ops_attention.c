@@ -14,10 +14,21 @@
  * norms, q_up and kv_up in the place of qkv; the down projections work on the
  * rank's own tokens with replicated weights, as Megatron-LM does.
  *
- * Context parallelism: keys and values of the other ranks are gathered before
- * the core, and again before its backward pass, which scatters their
- * gradients: the volume of ring attention (arXiv:2310.01889) without its
- * overlap.
+ * Context parallelism over n ranks, t = s / n tokens each:
+ *
+ *   gather  keys and values of the other ranks are gathered before the core,
+ *           and again before its backward pass, which scatters their gradients
+ *   ring    (arXiv:2310.01889) n cores of t queries over the t keys at hand,
+ *           which go round: n - 1 exchanges of K and V forward, n - 1 of them
+ *           and n of dK and dV backward (the last brings a block's gradient
+ *           home). Rank i holds pieces i and 2n-1-i of the 2n (zigzag), so
+ *           that each core does half of t x t pairs: the causal half of its own
+ *           block, all queries over half of an earlier rank's keys, or half
+ *           the queries over a later rank's. Partial outputs are merged by
+ *           their logsumexp, gradients added up, in memory
+ *   a2a     (DeepSpeed Ulysses, arXiv:2309.14509) all-to-alls turn t tokens of
+ *           all heads into s tokens of h / n heads: q, k, v before the core,
+ *           its output after it, and their gradients
  */
 #include "sim/model/ops_int.h"
 
@@ -26,8 +37,10 @@ struct heads {
     int64_t q, kv;     /* heads */
     int64_t d, v;      /* elements of a query or key, of a value */
     int64_t sequences; /* of the micro-batch */
-    int64_t q_tokens;  /* of one sequence on this rank */
-    int64_t kv_tokens; /* of one sequence, whole */
+    int64_t q_tokens;  /* of one sequence that a core takes */
+    int64_t kv_tokens; /* keys that they meet in one core */
+    int64_t own_kv;    /* keys of one sequence that the rank keeps */
+    int n_cores;       /* one after another: the ring's steps, else 1 */
 };
 
 static struct heads heads_of(const struct mw_sizes *s)
@@ -41,7 +54,31 @@ static struct heads heads_of(const struct mw_sizes *s)
                           .v = mw_model_v_dim(s->m),
                           .sequences = l->micro_batch,
                           .q_tokens = s->work->seq / l->cp,
-                          .kv_tokens = s->work->seq};
+                          .kv_tokens = s->work->seq,
+                          .own_kv = s->work->seq / l->cp,
+                          .n_cores = 1};
+}
+
+/* The same as the core sees them under the layout's form of CP. */
+static struct heads core_heads(const struct mw_sizes *s, const struct heads *h)
+{
+    struct heads core = *h;
+    int cp = s->work->layout->cp;
+
+    switch (s->work->layout->cp_form) {
+    case MW_CP_GATHER:
+        break;
+    case MW_CP_RING:
+        core.kv_tokens = core.own_kv;
+        core.n_cores = cp;
+        break;
+    case MW_CP_A2A:
+        core.q /= cp;
+        core.kv /= cp;
+        core.q_tokens = core.own_kv = core.kv_tokens;
+        break;
+    }
+    return core;
 }
 
 static double x_bytes(const struct mw_sizes *s, int64_t rows, int64_t width)
@@ -128,13 +165,16 @@ static void add_flash(const struct mw_sizes *s, const struct heads *h,
     op->batch = h->q * h->sequences;
     op->kv_batch = h->kv * h->sequences;
     op->is_causal = true;
-    op->work_fraction = 0.5 + 0.5 / (double)h->kv_tokens;
+    op->repeat = h->n_cores;
+    op->work_fraction = 0.5 + 0.5 / (double)s->work->seq;
     op->model_flops =
         2 * queries * (double)h->kv_tokens * (double)(h->d + h->v);
     op->flops = op->model_flops * op->work_fraction;
     op->bytes = s->el * (double)(h->d + h->v) * (queries + keys) + statistics;
     op->save_bytes =
-        x_bytes(s, s->tokens, h->q * h->d + h->kv * (h->d + h->v)) + statistics;
+        x_bytes(s, h->sequences * h->q_tokens, h->q * h->d) +
+        x_bytes(s, h->sequences * h->own_kv, h->kv * (h->d + h->v)) +
+        statistics;
     step->core_save_bytes = statistics;
     step->is_core = true;
 }
@@ -165,7 +205,8 @@ static void add_unfused(const struct mw_sizes *s, const struct heads *h,
     struct mw_fstep *step;
 
     step = add_product(s, h, "scores", h->kv_tokens, h->d, out);
-    step->op.save_bytes = x_bytes(s, s->tokens, (h->q + h->kv) * h->d);
+    step->op.save_bytes = x_bytes(s, h->sequences * h->q_tokens, h->q * h->d) +
+                          x_bytes(s, h->sequences * h->own_kv, h->kv * h->d);
     /* Kept: the probabilities; with dropout its output and a mask of bytes. */
     step = mw_fstep_simple(out, s, MW_OP_SOFTMAX, "softmax",
                            h->q * h->sequences * h->q_tokens, h->kv_tokens,
@@ -174,25 +215,114 @@ static void add_unfused(const struct mw_sizes *s, const struct heads *h,
     step->core_save_bytes = step->op.save_bytes;
     step->is_core = true;
     step = add_product(s, h, "context", h->v, h->kv_tokens, out);
-    step->op.save_bytes = x_bytes(s, s->tokens, h->kv * h->v);
+    step->op.save_bytes = x_bytes(s, h->sequences * h->own_kv, h->kv * h->v);
     step->is_probs_v = true;
 }
 
-static void add_core(const struct mw_sizes *s, const struct heads *h,
-                     struct mw_fsteps *out)
+static void add_fused_or_not(const struct mw_sizes *s, const struct heads *h,
+                             struct mw_fsteps *out)
+{
+    if (s->work->is_flash) {
+        add_flash(s, h, out);
+    } else {
+        add_unfused(s, h, out);
+    }
+}
+
+/* ---- context parallelism ---------------------------------------------------
+ */
+static void add_gathered_core(const struct mw_sizes *s, const struct heads *h,
+                              struct mw_fsteps *out)
 {
     double kv_bytes =
         x_bytes(s, h->sequences * h->kv_tokens, h->kv * (h->d + h->v));
 
     mw_fstep_coll(out, s, "cp_kv", MW_DIM_CP, MW_ALL_GATHER, MW_REDUCE_SCATTER,
                   kv_bytes);
-    if (s->work->is_flash) {
-        add_flash(s, h, out);
-    } else {
-        add_unfused(s, h, out);
-    }
+    add_fused_or_not(s, h, out);
     /* After the core in this list: before its backward pass. */
     mw_fstep_coll(out, s, "cp_kv", MW_DIM_CP, NO_COLL, MW_ALL_GATHER, kv_bytes);
+}
+
+/* `n` exchanges a pass of a block's keys and values, or of their gradients. */
+static void add_exchange(const struct mw_sizes *s, const char *name, int coll_f,
+                         int n, double bytes, struct mw_fsteps *out)
+{
+    struct mw_fstep *step =
+        mw_fstep_coll(out, s, name, MW_DIM_CP, coll_f, MW_SEND_RECV, bytes);
+
+    step->op.repeat = n;
+    step->op.is_ring = true;
+    step->is_core = true;
+}
+
+/* Merging reads what there is and what is new and writes the sum: outputs
+ * forward, gradients of queries, keys and values backward. */
+static void add_merge(const struct mw_sizes *s, const struct heads *h,
+                      struct mw_fsteps *out)
+{
+    int64_t rows = h->sequences * h->q_tokens;
+    double kv = x_bytes(s, h->sequences * h->own_kv, h->kv * (h->d + h->v));
+    struct mw_fstep *step =
+        mw_fstep_simple(out, s, MW_OP_ADD, "cp_merge", rows, h->q * h->v,
+                        3 * x_bytes(s, rows, h->q * h->v), 0);
+
+    step->op.repeat = h->n_cores - 1;
+    step->bytes_b = 3 * (x_bytes(s, rows, h->q * h->d) + kv);
+    step->is_core = true;
+}
+
+static void add_ring_core(const struct mw_sizes *s, const struct heads *h,
+                          struct mw_fsteps *out)
+{
+    int n = h->n_cores;
+    double block = x_bytes(s, h->sequences * h->own_kv, h->kv * (h->d + h->v));
+
+    add_flash(s, h, out);
+    add_merge(s, h, out);
+    add_exchange(s, "cp_kv", MW_SEND_RECV, n - 1, block, out);
+    add_exchange(s, "cp_dkv", NO_COLL, n, block, out);
+}
+
+/* One all-to-all of a buffer of the rank's own tokens, and of its gradient. */
+static void add_exchange_heads(const struct mw_sizes *s, const char *name,
+                               int64_t width, struct mw_fsteps *out)
+{
+    mw_fstep_coll(out, s, name, MW_DIM_CP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
+                  x_bytes(s, s->tokens, width))
+        ->is_core = true;
+}
+
+static void add_dealt_core(const struct mw_sizes *s, const struct heads *own,
+                           const struct heads *core, struct mw_fsteps *out)
+{
+    add_exchange_heads(s, "cp_q", own->q * own->d, out);
+    add_exchange_heads(s, "cp_k", own->kv * own->d, out);
+    add_exchange_heads(s, "cp_v", own->kv * own->v, out);
+    add_fused_or_not(s, core, out);
+    add_exchange_heads(s, "cp_o", own->q * own->v, out);
+}
+
+static void add_core(const struct mw_sizes *s, const struct heads *h,
+                     struct mw_fsteps *out)
+{
+    struct heads core = core_heads(s, h);
+
+    if (s->work->layout->cp == 1) {
+        add_fused_or_not(s, h, out);
+        return;
+    }
+    switch (s->work->layout->cp_form) {
+    case MW_CP_GATHER:
+        add_gathered_core(s, h, out);
+        break;
+    case MW_CP_RING:
+        add_ring_core(s, &core, out);
+        break;
+    case MW_CP_A2A:
+        add_dealt_core(s, h, &core, out);
+        break;
+    }
 }
 
 void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out)

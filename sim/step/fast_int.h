@@ -19,7 +19,7 @@ struct mw_fast_shape {
 
 /* What unit prices depend on. All ints, so that bytes can be compared. */
 struct mw_fast_key {
-    int tp, sp, cp, ep, etp, micro_batch, recompute, zero;
+    int tp, sp, cp, cp_form, ep, etp, micro_batch, recompute, zero;
     struct mw_group group[MW_DIM_COUNT], grad_group, expert_group;
 };
 struct mw_fast_price {

@@ -74,6 +74,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->tp = l->tp;
     key->sp = l->sp;
     key->cp = l->cp;
+    key->cp_form = (int)l->cp_form;
     key->ep = l->ep;
     key->etp = l->etp;
     key->micro_batch = l->micro_batch;

@@ -58,7 +58,8 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
         const struct mw_op *op = &ops.v[i];
 
         if (op->kind == MW_OP_COLL) {
-            add(s, op->dim, op->coll, n, op->coll_bytes, &p->group[op->dim]);
+            add(s, op->dim, op->coll, n * mw_op_times(op), op->coll_bytes,
+                &p->group[op->dim]);
         }
     }
     mw_array_release(&ops);

@@ -10,9 +10,13 @@
  * the DP lane, and so are the first gather and the last scatter of a pass. On a
  * CPU nothing is hidden.
  *
+ * Exchanges of ring attention (sim/model/ops_attention.c) run while attention
+ * computes with the block at hand, for all cores but the last. What a core is
+ * too short for is exposed, and so is the exchange after the last core (a
+ * block's gradient going home). On a CPU nothing is hidden.
+ *
  * Each operator and collective also takes the host some time to issue
  * (sim/cost/stack.c); vstage.c compares that with the device's time.
-
  */
 #include "sim/step/step_int.h"
 
@@ -76,12 +80,37 @@ static double once_per_node(const struct mw_step_price *p,
     return n * (1 - pow(1 - 1 / n, k)) / k;
 }
 
+/* The cores of a phase, while exchanges are added: how many windows there are
+ * and what is left of each. */
+struct ring {
+    int n_windows;
+    double window_s;
+};
+
+/* Exposed time of an operator's repeats. */
+static double repeats_s(const struct mw_op *op, double each_s, double overlap,
+                        struct ring *ring)
+{
+    int n = mw_op_times(op), hidden = n < ring->n_windows ? n : ring->n_windows;
+    double exposed_s;
+
+    if (!op->is_ring) {
+        return n * each_s * (1 - overlap);
+    }
+    exposed_s =
+        hidden * fmax(0, each_s - ring->window_s) + (n - hidden) * each_s;
+    ring->window_s = fmax(0, ring->window_s - each_s);
+    return exposed_s;
+}
+
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
-                   struct mw_phase_cost *out, struct mw_explain *explain)
+                   struct ring *ring, struct mw_phase_cost *out,
+                   struct mw_explain *explain)
 {
     const struct mw_stack *stack = &p->ctx->stack;
     bool is_coll = op->kind == MW_OP_COLL;
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
+    int n = mw_op_times(op);
     struct mw_cost cost =
         is_coll ? mw_cost_coll(p->ctx, op->coll,
                                op->coll_bytes * once_per_node(p, op),
@@ -89,20 +118,38 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
                 : mw_cost_op(p->ctx, op, explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
-    out->s[lane] += cost.time_s * (1 - overlap_of(stack, lane));
-    if (!is_coll) {
-        out->s[lane] += stack->op_gap_s;
-        out->host_s += stack->host_op_s;
-    } else if (p->group[op->dim].n_ranks > 1) {
-        out->s[lane] += stack->coll_gap_s;
-        out->host_s += stack->host_coll_s;
+    if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
+        *ring = (struct ring){n - 1, cost.time_s};
     }
-    out->bytes[lane] += is_coll ? op->coll_bytes : op->bytes;
-    out->flops += op->flops;
+    out->s[lane] += repeats_s(op, cost.time_s, overlap_of(stack, lane), ring);
+    if (!is_coll) {
+        out->s[lane] += n * stack->op_gap_s;
+        out->host_s += n * stack->host_op_s;
+    } else if (p->group[op->dim].n_ranks > 1) {
+        out->s[lane] += n * (op->is_ring ? 0 : stack->coll_gap_s);
+        out->host_s += n * stack->host_coll_s;
+    }
+    out->bytes[lane] += n * (is_coll ? op->coll_bytes : op->bytes);
+    out->flops += n * op->flops;
     out->counted_flops +=
-        op->flops /
+        n * op->flops /
         (is_causal || !(op->work_fraction > 0) ? 1 : op->work_fraction);
     p->rung_count[cost.rung]++;
+}
+
+/* Exchanges of a ring last: what hides them is known then. */
+static void add_ops(struct mw_step_price *p, const struct mw_ops *ops,
+                    struct mw_phase_cost *out, struct mw_explain *explain)
+{
+    struct ring ring = {0, 0};
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < ops->n; i++) {
+            if (ops->v[i].is_ring == (pass == 1)) {
+                add_op(p, &ops->v[i], &ring, out, explain);
+            }
+        }
+    }
 }
 
 /* A multi-token-prediction module is one more layer and the shared head once
@@ -244,9 +291,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
             child = mw_explain_child(node, phase_names[phase], 0,
                                      "sum of operators", NULL);
         }
-        for (size_t i = 0; i < ops.n; i++) {
-            add_op(p, &ops.v[i], out, child);
-        }
+        add_ops(p, &ops, out, child);
         if (ops.n > 0) { /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }

@@ -66,9 +66,6 @@ enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
     if (layout == NULL) {
         return MW_OK;
     }
-    if (layout->cp > 1 && layout->cp_form != MW_CP_GATHER) {
-        return not_priced("layout.cp_form other than gather", err);
-    }
     if (layout->dp_shard > 0 && layout->dp_shard < layout->dp) {
         return not_priced("layout.dp_shard", err);
     }

@@ -220,8 +220,6 @@ static void refuse(struct mw_case *c)
     } else if (mw_text_has(r->offload, "optimizer") ||
                mw_text_has(r->framework, "offload")) {
         mw_case_skip(c, "offload to the host");
-    } else if (mw_text_has(r->framework, "ulysses")) {
-        mw_case_skip(c, "Ulysses sequence parallelism");
     } else if (mw_text_has(r->framework, "MegaScale (parallel")) {
         mw_case_skip(c, "changed model block (parallel, sliding window)");
     } else if (!(r->gpus >= 1)) {
@@ -266,6 +264,9 @@ void mw_case_layout(struct mw_case *c)
     }
     l->zero = l->dp * l->cp > 1 ? zero_of(c) : 0;
     l->sp = sp_of(c);
+    if (mw_text_has(c->row->framework, "ulysses")) {
+        l->cp_form = MW_CP_A2A;
+    }
     l->recompute = recompute_of(c);
     l->micro_batch = micro_batch_of(c);
     if (c->row->schedule[0] == '\0') {

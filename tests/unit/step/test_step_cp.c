@@ -1,0 +1,434 @@
+/*
+ * Context parallelism in its three forms: the same work whatever the form, the
+ * textbook counts of what is sent (Liu et al., arXiv:2310.01889; Jacobs et al.,
+ * arXiv:2309.14509), and which part of a ring's exchanges attention hides.
+ */
+#include "mw_test.h"
+
+#include "base/rand.h"
+#include "sim/step/ledger.h"
+#include "step_fixture.h"
+
+#include <math.h>
+
+/* 8 layers, 32 query and 8 key-value heads of 64 elements, 16384 tokens. */
+enum { LAYERS = 8, Q_HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, SEQ = 16384 };
+
+struct world {
+    struct mw_hwdb *db;
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+};
+
+static void open_world(struct world *w, const char *system, int nodes)
+{
+    struct mw_err err = {0};
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nname: t\n"
+             "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
+             "ffn: 8192, vocab: 32768}\n"
+             "cluster: {system: %s, nodes: %d}\n"
+             "workload: {seq: 16384, global_batch: 64, dtype: bf16}\n",
+             system, nodes);
+    w->db = step_hwdb();
+    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    step_ctx(&w->ctx, w->db, &w->s);
+}
+
+static void close_world(struct world *w)
+{
+    mw_scenario_release(&w->s);
+    mw_hwdb_free(w->db);
+}
+
+static struct mw_layout layout(enum mw_cp_form form, int cp, int dp)
+{
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.cp = cp;
+    l.dp = dp;
+    l.cp_form = form;
+    return l;
+}
+
+/* ---- the same work ---------------------------------------------------------
+ */
+struct totals {
+    double flops, model_flops, save_bytes;
+};
+
+static struct totals totals_of(const struct world *w, const struct mw_layout *l,
+                               enum mw_pass pass)
+{
+    struct mw_work work = {.model = &w->s.model,
+                           .layout = l,
+                           .seq = SEQ,
+                           .dtype = MW_BF16,
+                           .is_flash = w->s.workload.is_flash,
+                           .grad_dtype = MW_FP32};
+    struct mw_ops ops = {NULL, 0, 0};
+    struct totals sum = {0, 0, 0};
+
+    mw_layer_ops(&work, 0, pass, &ops);
+    for (size_t i = 0; i < ops.n; i++) {
+        sum.flops += mw_op_times(&ops.v[i]) * ops.v[i].flops;
+        sum.model_flops += mw_op_times(&ops.v[i]) * ops.v[i].model_flops;
+        sum.save_bytes += ops.v[i].save_bytes;
+    }
+    mw_array_release(&ops);
+    return sum;
+}
+
+static void check_same(const struct world *w, int cp, int tp,
+                       enum mw_recompute recompute)
+{
+    for (int pass = MW_PASS_F; pass < MW_PASS_BW; pass++) {
+        struct mw_layout l = layout(MW_CP_GATHER, cp, 1);
+
+        l.tp = tp;
+        l.recompute = recompute;
+        const struct totals gather = totals_of(w, &l, (enum mw_pass)pass);
+        double keep =
+            mw_layer_recompute_bytes(&(struct mw_work){.model = &w->s.model,
+                                                       .layout = &l,
+                                                       .seq = SEQ,
+                                                       .dtype = MW_BF16,
+                                                       .is_flash = true},
+                                     0);
+        assert_true(recompute == MW_RECOMPUTE_NONE ? keep == 0 : keep > 0);
+        for (int form = MW_CP_RING; form <= MW_CP_A2A; form++) {
+            if (form == MW_CP_RING && !w->s.workload.is_flash) {
+                continue;
+            }
+            l.cp_form = (enum mw_cp_form)form;
+            struct totals t = totals_of(w, &l, (enum mw_pass)pass);
+
+            mw_assert_near(t.flops, gather.flops, 1e-12, 0);
+            mw_assert_near(t.model_flops, gather.model_flops, 1e-12, 0);
+            mw_assert_near(t.save_bytes, gather.save_bytes, 1e-12, 0);
+        }
+    }
+}
+
+/* Who computes which pairs differs, how many does not; nor what is kept. */
+static void test_work_is_conserved(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int cp = 1; cp <= 4; cp *= 2) {
+        for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
+            w.s.workload.is_flash = true;
+            check_same(&w, cp, 1, (enum mw_recompute)r);
+            check_same(&w, cp, 2, (enum mw_recompute)r);
+            w.s.workload.is_flash = false;
+            check_same(&w, cp, 2, (enum mw_recompute)r);
+        }
+    }
+    close_world(&w);
+}
+
+/* ---- what is sent ----------------------------------------------------------
+ */
+static struct mw_ledger_row
+row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+{
+    struct mw_ledger ledger = {NULL, 0, 0};
+    struct mw_ledger_row row = {0};
+    struct mw_plan plan;
+
+    step_plan(&plan, &w->s, l);
+    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
+    for (size_t i = 0; i < ledger.n; i++) {
+        if (ledger.v[i].dim == MW_DIM_CP && ledger.v[i].op == op) {
+            row = ledger.v[i];
+        }
+    }
+    mw_array_release(&ledger);
+    mw_plan_release(&plan);
+    return row;
+}
+
+/* Keys and values of a rank's tokens, 2 bytes each. */
+static double block_bytes(int cp)
+{
+    return 2.0 * SEQ / cp * KV_HEADS * HEAD_DIM * 2;
+}
+
+/* n-1 exchanges of K and V forward, n-1 of them and n of dK and dV backward;
+ * n-1 more where the core is computed again. All of a block each time. */
+static void test_ring_counts(void **state)
+{
+    static const int again[] = {0, 1, 1};
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int cp = 2; cp <= 8; cp *= 2) {
+        for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
+            struct mw_layout l = layout(MW_CP_RING, cp, 8 / cp);
+            double m = 64.0 * cp / 8;
+
+            l.recompute = (enum mw_recompute)r;
+            struct mw_ledger_row row = row_of(&w, &l, MW_SEND_RECV);
+
+            mw_assert_near(row.count,
+                           m * LAYERS * ((2 + again[r]) * (cp - 1) + cp), 0, 0);
+            mw_assert_near(row.message_bytes, row.count * block_bytes(cp),
+                           1e-12, 0);
+            mw_assert_near(row.wire_bytes, row.message_bytes, 0, 0);
+            assert_int_equal(row.n_ranks, cp);
+            assert_true(row_of(&w, &l, MW_ALL_GATHER).count == 0);
+        }
+    }
+    close_world(&w);
+}
+
+/* q, k, v and o turned forward, their gradients backward: (n-1)/n of each
+ * buffer of a rank's own tokens leaves it. */
+static void test_ulysses_counts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int cp = 2; cp <= 8; cp *= 2) {
+        struct mw_layout l = layout(MW_CP_A2A, cp, 8 / cp);
+        double m = 64.0 * cp / 8;
+        struct mw_ledger_row row = row_of(&w, &l, MW_ALL_TO_ALL);
+        double buffers = 2.0 * SEQ / cp * HEAD_DIM *
+                         (2 * Q_HEADS + 2 * KV_HEADS); /* q, o; k, v */
+
+        mw_assert_near(row.count, m * LAYERS * 8, 0, 0);
+        mw_assert_near(row.message_bytes, m * LAYERS * 2 * buffers, 1e-12, 0);
+        mw_assert_near(row.wire_bytes, row.message_bytes * (cp - 1) / cp, 1e-12,
+                       0);
+        l.recompute = MW_RECOMPUTE_SELECTIVE;
+        mw_assert_near(row_of(&w, &l, MW_ALL_TO_ALL).count, m * LAYERS * 12, 0,
+                       0);
+    }
+    close_world(&w);
+}
+
+/* Whole K and V gathered in both passes, their gradients scattered. */
+static void test_gather_counts(void **state)
+{
+    struct mw_layout l = layout(MW_CP_GATHER, 4, 2);
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    mw_assert_near(row_of(&w, &l, MW_ALL_GATHER).count, 32.0 * LAYERS * 2, 0,
+                   0);
+    mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).message_bytes,
+                   32.0 * LAYERS * block_bytes(1), 1e-12, 0);
+    close_world(&w);
+}
+
+/* ---- what is hidden --------------------------------------------------------
+ */
+static double cp_s(const struct world *w, const struct mw_layout *l)
+{
+    struct mw_step_result r;
+    double s;
+
+    step_simulate(&r, &w->s, l, &w->ctx, NULL);
+    s = r.breakdown_s[MW_SPAN_CP];
+    mw_step_result_release(&r);
+    return s;
+}
+
+/* One exchange as it is priced. */
+static double exchange_s(const struct world *w, const struct mw_layout *l)
+{
+    struct mw_group g = mw_cost_group(l, MW_DIM_CP, w->ctx.domain_gpus);
+
+    return mw_cost_coll(&w->ctx, MW_SEND_RECV, block_bytes(l->cp), &g, NULL)
+        .time_s;
+}
+
+/* On NVLink one block's core takes longer than both exchanges beside it: the
+ * last gradient alone is exposed, once per layer and micro-batch. On a wire a
+ * thousand times slower what is hidden is less than the cores take. Then on a
+ * processor nothing is: all 3n-2 exchanges stand there. */
+static void test_what_a_ring_hides(void **state)
+{
+    struct mw_layout l = layout(MW_CP_RING, 8, 1);
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    mw_assert_near(cp_s(&w, &l), 64.0 * LAYERS * exchange_s(&w, &l), 1e-6, 0);
+    close_world(&w);
+    open_world(&w, "dgx-h100", 8);
+    l.order = "dp-pp-tp-cp"; /* one rank of a ring on each node */
+    l.dp = 8;
+    w.ctx.domain_net_Bps /= 1000;
+    double all_s = 8.0 * LAYERS * 22 * exchange_s(&w, &l);
+    assert_true(cp_s(&w, &l) < all_s && cp_s(&w, &l) > 0.8 * all_s);
+    struct mw_gpu slow = *w.ctx.gpu;
+    slow.is_cpu = true;
+    w.ctx.gpu = &slow;
+    mw_assert_near(cp_s(&w, &l), all_s, 1e-9, 0);
+    close_world(&w);
+}
+
+/* The more ranks, the more merging and the smaller the cores: a ring never
+ * beats the gathered form where wires are free. */
+static void test_a_ring_pays_for_merging(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int cp = 2; cp <= 8; cp *= 2) {
+        struct mw_layout l = layout(MW_CP_RING, cp, 8 / cp);
+        struct mw_step_result ring, gather;
+
+        step_simulate(&ring, &w.s, &l, &w.ctx, NULL);
+        l.cp_form = MW_CP_GATHER;
+        step_simulate(&gather, &w.s, &l, &w.ctx, NULL);
+        assert_true(ring.breakdown_s[MW_SPAN_F] >
+                    gather.breakdown_s[MW_SPAN_F]);
+        assert_true(ring.breakdown_s[MW_SPAN_B] >
+                    gather.breakdown_s[MW_SPAN_B]);
+        mw_assert_near(ring.breakdown_s[MW_SPAN_W],
+                       gather.breakdown_s[MW_SPAN_W], 1e-12, 0);
+        mw_step_result_release(&ring);
+        mw_step_result_release(&gather);
+    }
+    close_world(&w);
+}
+
+/* ---- measured --------------------------------------------------------------
+ */
+/* Seconds of the cores of one layer and pass, and of merging. */
+static double cores_s(const struct world *w, const struct mw_layout *l,
+                      enum mw_pass pass)
+{
+    struct mw_work work = {.model = &w->s.model,
+                           .layout = l,
+                           .seq = 65536,
+                           .dtype = MW_BF16,
+                           .is_flash = true,
+                           .grad_dtype = MW_FP32};
+    struct mw_ops ops = {NULL, 0, 0};
+    double sum = 0;
+
+    mw_layer_ops(&work, 0, pass, &ops);
+    for (size_t i = 0; i < ops.n; i++) {
+        const struct mw_op *op = &ops.v[i];
+
+        if (op->kind == MW_OP_ATTENTION || strcmp(op->name, "cp_merge") == 0) {
+            sum += mw_op_times(op) * mw_cost_op(&w->ctx, op, NULL).time_s;
+        }
+    }
+    mw_array_release(&ops);
+    return sum;
+}
+
+/*
+ * zhuzilin/ring-flash-attention, README at 01c8baf5ea: 8 devices, 65536 causal
+ * tokens, the heads of Llama-3.1-8B, zigzag, exchanges hidden; rate over that
+ * of one device on an eighth of the work: H800 0.853 forward, 0.902 forward and
+ * backward, A100 0.898 forward and backward.
+ */
+static void test_measured_ring(void **state)
+{
+    static const struct {
+        const char *system;
+        int n_passes;
+        double measured;
+    } rows[] = {
+        {"dgx-h100", 1, 0.853}, {"dgx-h100", 2, 0.902}, {"dgx-a100", 2, 0.898}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mw_layout ring = layout(MW_CP_RING, 8, 1);
+        struct mw_layout whole = layout(MW_CP_GATHER, 8, 1);
+        double ring_s = 0, whole_s = 0;
+        struct world w;
+
+        open_world(&w, rows[i].system, 1);
+        assert_int_equal(mw_model_preset("llama3-8b", &w.s.model, NULL), MW_OK);
+        for (int pass = 0; pass < rows[i].n_passes; pass++) {
+            ring_s += cores_s(&w, &ring, (enum mw_pass)pass);
+            whole_s += cores_s(&w, &whole, (enum mw_pass)pass);
+        }
+        print_message("%s, %d passes: %.3f, measured %.3f\n", rows[i].system,
+                      rows[i].n_passes, whole_s / ring_s, rows[i].measured);
+        mw_assert_near(whole_s / ring_s, rows[i].measured, 0.06, 0);
+        close_world(&w);
+    }
+}
+
+/* ---- fast form and event form ----------------------------------------------
+ */
+static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
+{
+    static const char *const orders[] = {"tp-cp-ep-dp-pp", "tp-dp-pp-cp"};
+
+    mw_layout_default(l);
+    l->cp = 2 << mw_rand_u64(5, 1, i) % 3;
+    l->tp = 1 << mw_rand_u64(5, 2, i) % 3;
+    l->pp = 1 << mw_rand_u64(5, 3, i) % 3;
+    l->dp = 32 / (l->cp * l->tp * l->pp);
+    l->sp = mw_rand_u64(5, 4, i) % 2 == 0;
+    l->zero = (int)(mw_rand_u64(5, 5, i) % 4);
+    l->recompute = (enum mw_recompute)(mw_rand_u64(5, 6, i) % 3);
+    l->cp_form = (enum mw_cp_form)(mw_rand_u64(5, 7, i) % 3);
+    l->order = orders[mw_rand_u64(5, 8, i) % 2];
+    return l->dp >= 1 &&
+           mw_layout_check(l, &s->model, &s->workload, 32, NULL, NULL) == MW_OK;
+}
+
+static void test_forms_agree(void **state)
+{
+    struct world w;
+    int n = 0;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 4);
+    for (uint64_t i = 0; i < 400; i++) {
+        struct mw_layout l;
+        struct mw_step_result r;
+        struct mw_err err = {0};
+        double fast_s, peak;
+
+        if (!draw(&l, &w.s, i)) {
+            continue;
+        }
+        step_simulate(&r, &w.s, &l, &w.ctx, NULL);
+        assert_int_equal(
+            mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, &err),
+            MW_OK);
+        mw_assert_near(fast_s, r.step_time_s, 0.03, 0);
+        assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
+        mw_step_result_release(&r);
+        n++;
+    }
+    assert_true(n > 100);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_work_is_conserved),
+        cmocka_unit_test(test_ring_counts),
+        cmocka_unit_test(test_ulysses_counts),
+        cmocka_unit_test(test_gather_counts),
+        cmocka_unit_test(test_what_a_ring_hides),
+        cmocka_unit_test(test_a_ring_pays_for_merging),
+        cmocka_unit_test(test_measured_ring),
+        cmocka_unit_test(test_forms_agree),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
