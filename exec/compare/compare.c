@@ -185,6 +185,8 @@ enum mw_status mw_compare(const struct mw_compare_side *simulated,
     memcpy(c.plan_hash, m->plan_hash, sizeof c.plan_hash);
     add_side(&c, simulated->timeline, false);
     add_side(&c, measured->timeline, true);
+    mw_deviation_find(simulated->timeline, measured->timeline,
+                      MW_COMPARE_TOLERANCE, &c.deviation);
     *out = c;
     return MW_OK;
 }

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "exec/compare/deviation.h"
 #include "sim/engine/timeline.h"
 
 #include <stdbool.h>
@@ -46,10 +47,15 @@ struct mw_comparison {
         struct mw_compare_stage *v; /* ascending by stage */
         size_t n, cap;
     } stages;
-    char clock[16];     /* of the measured side */
-    char plan_hash[17]; /* of the measured side */
-    bool is_same_plan;  /* false only when forced */
+    struct mw_deviation deviation; /* beyond MW_COMPARE_TOLERANCE */
+    char clock[16];                /* of the measured side */
+    char plan_hash[17];            /* of the measured side */
+    bool is_same_plan;             /* false only when forced */
 };
+
+/* The part of the step by which ends of passes may differ before the timelines
+ * are said to part. */
+#define MW_COMPARE_TOLERANCE 0.02
 
 /* A timeline and what messages call it: its file. */
 struct mw_compare_side {
@@ -82,13 +88,16 @@ const char *mw_compare_headline(const struct mw_comparison *c,
                                 char buf[MW_COMPARE_HEADLINE_MAX]);
 /* What the clock can and cannot show, one sentence without a full stop. */
 const char *mw_compare_clock_note(const struct mw_comparison *c);
-/* The headline and the tables: by kind, by stage, by stage and kind. */
+/* The headline and the tables: by kind, by stage, by stage and kind; where the
+ * timelines part. */
 void mw_compare_print(const struct mw_comparison *c, FILE *f);
 /*
  * simulated_step_time_s, measured_step_time_s, difference_s, error, clock,
  * clock_note, plan_hash, same_plan, by_kind{KIND: {simulated_s, measured_s,
  * difference_s, error}}, by_stage[] of stage, simulated_busy_s,
- * measured_busy_s, difference_s, error, by_kind{}. An error without a measured
+ * measured_busy_s, difference_s, error, by_kind{}; first_deviation (null: none)
+ * of text, why, rank, kind, microbatch, stage, simulated_end_s, measured_end_s,
+ * difference_s, own_s, waiting_s, before_s{KIND}. An error without a measured
  * time is null. The caller's reference.
  */
 json_t *mw_compare_json(const struct mw_comparison *c);

@@ -162,6 +162,21 @@ static void print_matrix(const struct mw_comparison *c, struct unit u, FILE *f)
     mw_table_free(table);
 }
 
+static void print_deviation(const struct mw_comparison *c, FILE *f)
+{
+    char text[MW_DEVIATION_TEXT_MAX];
+    fprintf(f,
+            "\nfirst pass whose end is off by more than %g %% of the "
+            "step: %s\n",
+            100 * MW_COMPARE_TOLERANCE, mw_deviation_text(&c->deviation, text));
+    if (c->deviation.n_unpaired > 0) {
+        fprintf(f,
+                "(%zu predicted passes were not measured: the orders "
+                "differ)\n",
+                c->deviation.n_unpaired);
+    }
+}
+
 void mw_compare_print(const struct mw_comparison *c, FILE *f)
 {
     char headline[MW_COMPARE_HEADLINE_MAX];
@@ -182,6 +197,7 @@ void mw_compare_print(const struct mw_comparison *c, FILE *f)
                 u.name);
         print_matrix(c, u, f);
     }
+    print_deviation(c, f);
 }
 
 /* ---- JSON
@@ -213,6 +229,34 @@ static json_t *stage_json(const struct mw_compare_stage *s)
     return o;
 }
 
+static json_t *deviation_json(const struct mw_deviation *d)
+{
+    static const char *const why[] = {"none", "own", "before", "waiting"};
+    char text[MW_DEVIATION_TEXT_MAX];
+    if (d->why == MW_DEVIATION_NONE) {
+        return json_null();
+    }
+    json_t *o = json_object(), *before = json_object();
+    mw_json_set_str(o, "text", mw_deviation_text(d, text));
+    mw_json_set_str(o, "why", why[d->why]);
+    mw_json_set_int(o, "rank", d->simulated.rank);
+    mw_json_set_str(o, "kind",
+                    mw_span_kind_name((enum mw_span_kind)d->simulated.kind));
+    mw_json_set_int(o, "microbatch", d->simulated.microbatch);
+    mw_json_set_int(o, "stage", d->simulated.stage);
+    mw_json_set_real(o, "simulated_end_s", mw_time_to_s(d->simulated.end_ps));
+    mw_json_set_real(o, "measured_end_s", mw_time_to_s(d->measured.end_ps));
+    mw_json_set_real(o, "difference_s", d->difference_s);
+    mw_json_set_real(o, "own_s", d->own_s);
+    mw_json_set_real(o, "waiting_s", d->waiting_s);
+    for (int k = 0; k < MW_SPAN_KIND_COUNT; k++) {
+        mw_json_set_real(before, mw_span_kind_name((enum mw_span_kind)k),
+                         d->by_kind_s[k]);
+    }
+    mw_json_set(o, "before_s", before);
+    return o;
+}
+
 json_t *mw_compare_json(const struct mw_comparison *c)
 {
     json_t *o = json_object();
@@ -230,5 +274,6 @@ json_t *mw_compare_json(const struct mw_comparison *c)
         json_array_append_new(stages, stage_json(&c->stages.v[i]));
     }
     mw_json_set(o, "by_stage", stages);
+    mw_json_set(o, "first_deviation", deviation_json(&c->deviation));
     return o;
 }
