@@ -203,5 +203,13 @@ int mw_cost_pp_sharers(const struct mw_layout *layout, int gpus_per_node);
  * part, the edp = tp * cp * dp / (etp * ep) of them for experts. */
 struct mw_group mw_cost_grad_group(const struct mw_layout *layout,
                                    bool is_expert, int gpus_per_node);
+/* Those of them that share out what ZeRO shards: all without dp_shard, else
+ * dp_shard neighbours along dp with their cp ranks (HSDP; Zhao et al., "PyTorch
+ * FSDP", VLDB 2023, section 3.2.2); and those at the same place of every such
+ * group, one rank without dp_shard. */
+struct mw_group mw_cost_shard_group(const struct mw_layout *layout,
+                                    bool is_expert, int gpus_per_node);
+struct mw_group mw_cost_replica_group(const struct mw_layout *layout,
+                                      int gpus_per_node);
 
 #endif

@@ -120,14 +120,16 @@ static struct mw_group place(const struct members *g, int n_ranks,
     return out;
 }
 
-/* dp and cp as one ascending list of n members, `step` apart. */
-static struct members folded(const struct mw_layout *layout, int n, int step)
+/* The first n_dp of dp, and cp, as one ascending list of n members, `step`
+ * apart. */
+static struct members folded(const struct mw_layout *layout, int n_dp, int n,
+                             int step)
 {
     int cp = dim_stride(layout, MW_DIM_CP), dp = dim_stride(layout, MW_DIM_DP);
     struct members g = {.n = n, .step = step};
 
     if (layout->cp == 1 || (layout->dp > 1 && dp < cp)) {
-        g.inner_n = layout->dp;
+        g.inner_n = n_dp;
         g.inner_stride = dp;
         g.outer_stride = cp;
     } else {
@@ -136,7 +138,7 @@ static struct members folded(const struct mw_layout *layout, int n, int step)
         g.outer_stride = dp;
     }
     if (g.inner_stride * g.inner_n == g.outer_stride) {
-        g.inner_n *= layout->cp == 1 || dp < cp ? layout->cp : layout->dp;
+        g.inner_n *= layout->cp == 1 || dp < cp ? layout->cp : n_dp;
     }
     return g;
 }
@@ -151,17 +153,42 @@ struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
                         .inner_stride = dim_stride(layout, dim)};
 
     if (dim == MW_DIM_EP) {
-        g = folded(layout, min_int(n, layout->cp * layout->dp), 1);
+        g = folded(layout, layout->dp, min_int(n, layout->cp * layout->dp), 1);
     }
+    return place(&g, mw_layout_ranks(layout), gpus_per_node);
+}
+
+static struct mw_group same_shard(const struct mw_layout *layout, int n_dp,
+                                  bool is_expert, int gpus_per_node)
+{
+    int n = layout->cp * n_dp;
+    int step = is_expert ? min_int(layout->ep, n) : 1;
+    struct members g = folded(layout, n_dp, n / step, step);
+
     return place(&g, mw_layout_ranks(layout), gpus_per_node);
 }
 
 struct mw_group mw_cost_grad_group(const struct mw_layout *layout,
                                    bool is_expert, int gpus_per_node)
 {
-    int n = layout->cp * layout->dp;
-    int step = is_expert ? min_int(layout->ep, n) : 1;
-    struct members g = folded(layout, n / step, step);
+    return same_shard(layout, layout->dp, is_expert, gpus_per_node);
+}
+
+struct mw_group mw_cost_shard_group(const struct mw_layout *layout,
+                                    bool is_expert, int gpus_per_node)
+{
+    return same_shard(layout, mw_layout_shard_ways(layout), is_expert,
+                      gpus_per_node);
+}
+
+struct mw_group mw_cost_replica_group(const struct mw_layout *layout,
+                                      int gpus_per_node)
+{
+    int shard = mw_layout_shard_ways(layout), n = layout->dp / shard;
+    struct members g = {.n = n,
+                        .step = 1,
+                        .inner_n = n,
+                        .inner_stride = dim_stride(layout, MW_DIM_DP) * shard};
 
     return place(&g, mw_layout_ranks(layout), gpus_per_node);
 }

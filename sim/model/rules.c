@@ -349,6 +349,19 @@ static bool rule_ep_ranks(const struct check *c)
                   l->ep, l->etp, l->tp, l->cp, l->dp);
 }
 
+/* The ranks of an expert lie inside one group of replicas. */
+static bool rule_ep_shard(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    int64_t ranks = (int64_t)l->tp * l->cp * mw_layout_shard_ways(l);
+
+    return l->dp_shard == 0 || ranks % ((int64_t)l->ep * l->etp) == 0 ||
+           BROKEN(c,
+                  "ep %d x etp %d does not divide tp %d x cp %d x dp_shard %d, "
+                  "the ranks that hold the experts once",
+                  l->ep, l->etp, l->tp, l->cp, l->dp_shard);
+}
+
 static bool rule_moe_sp(const struct check *c)
 {
     return c->m->moe.n_experts == 0 || c->l->tp == 1 || c->l->sp ||
@@ -384,6 +397,7 @@ static const struct {
              {"ep_experts", "ep", rule_ep_experts},
              {"etp_ffn", "etp", rule_etp_ffn},
              {"ep_ranks", "ep", rule_ep_ranks},
+             {"ep_shard", "dp_shard", rule_ep_shard},
              {"moe_sp", "sp", rule_moe_sp},
              {"ranks", "dp", rule_ranks}};
 

@@ -20,7 +20,9 @@ struct mw_fast_shape {
 /* What unit prices depend on. All ints, so that bytes can be compared. */
 struct mw_fast_key {
     int tp, sp, cp, cp_form, ep, etp, micro_batch, recompute, zero;
-    struct mw_group group[MW_DIM_COUNT], grad_group, expert_group;
+    int reshard;
+    struct mw_group group[MW_DIM_COUNT];
+    struct mw_group grad_group, expert_group, replica_group;
 };
 struct mw_fast_price {
     struct mw_fast_key key;

@@ -50,7 +50,8 @@ void mw_fast_free(struct mw_fast *f)
 static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
 {
     return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
-           a->dp == b->dp && a->ep == b->ep && a->etp == b->etp &&
+           a->dp == b->dp && a->dp_shard == b->dp_shard && a->ep == b->ep &&
+           a->etp == b->etp &&
            (a->order == b->order || strcmp(a->order, b->order) == 0);
 }
 
@@ -61,8 +62,9 @@ static void set_groups(struct mw_fast *f, const struct mw_layout *layout)
     for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
         f->price.group[dim] = mw_cost_group(layout, (enum mw_dim)dim, per_node);
     }
-    f->price.grad_group = mw_cost_grad_group(layout, false, per_node);
-    f->price.expert_group = mw_cost_grad_group(layout, true, per_node);
+    f->price.grad_group = mw_cost_shard_group(layout, false, per_node);
+    f->price.expert_group = mw_cost_shard_group(layout, true, per_node);
+    f->price.replica_group = mw_cost_replica_group(layout, per_node);
 }
 
 static void set_key(const struct mw_fast *f, const struct mw_layout *l,
@@ -87,6 +89,8 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     if (is_sharded) {
         key->grad_group = f->price.grad_group;
         key->expert_group = f->price.expert_group;
+        key->replica_group = f->price.replica_group;
+        key->reshard = l->reshard;
     }
 }
 

@@ -65,6 +65,18 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
     mw_array_release(&ops);
 }
 
+/* The rank's shares of dense and expert gradients, over the replicas. */
+static void add_replicas(struct sums *s, double n, const double params[2])
+{
+    const struct mw_step_price *p = &s->f->price;
+
+    add(s, MW_DIM_DP, MW_ALL_REDUCE, n,
+        (params[0] / p->grad_group.n_ranks +
+         params[1] / p->expert_group.n_ranks) *
+            p->grad_bytes,
+        &p->replica_group);
+}
+
 /* Parameters of n units: gathered in both directions under ZeRO-3, gradients
  * scattered under ZeRO-2 and -3. */
 static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
@@ -80,9 +92,12 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
                 groups[i]);
         }
         if (p->layout->zero == 3) {
-            add(s, MW_DIM_DP, MW_ALL_GATHER, 2 * n, params[i] * p->weight_bytes,
-                groups[i]);
+            add(s, MW_DIM_DP, MW_ALL_GATHER, (p->layout->reshard ? 2 : 1) * n,
+                params[i] * p->weight_bytes, groups[i]);
         }
+    }
+    if (p->layout->zero >= 2) {
+        add_replicas(s, n, params);
     }
 }
 
@@ -121,6 +136,9 @@ static void add_tail(struct sums *s, int d)
             add(s, MW_DIM_DP, MW_ALL_GATHER, 1, params[i] * p->weight_bytes,
                 groups[i]);
         }
+    }
+    if (p->layout->zero < 2) {
+        add_replicas(s, 1, params);
     }
     if (mw_step_frame_is_twin(s->f, d)) {
         struct mw_group pair = pair_of(p, s->f->twin_first, s->f->twin_last);

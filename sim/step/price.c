@@ -8,7 +8,10 @@
  * micro-batch and pass. On a GPU the neighbour layer's work hides the part that
  * the stack's overlap_fsdp says; what is longer than that work is exposed in
  * the DP lane, and so are the first gather and the last scatter of a pass. On a
- * CPU nothing is hidden.
+ * CPU nothing is hidden. With dp_shard each scatter is followed by an
+ * all-reduce of the shares over the replicas (Zhao et al., "PyTorch FSDP", VLDB
+ * 2023, section 3.2.2); with reshard false what was gathered forward is there
+ * backward.
  *
  * Exchanges of ring attention (sim/model/ops_attention.c) run while attention
  * computes with the block at hand, for all cores but the last. What a core is
@@ -226,15 +229,18 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     struct mw_phase_cost *phase = p->cost[unit].phase;
     double params = p->size[unit].dense_params + p->size[unit].expert_params;
     double overlap = p->ctx->stack.overlap_fsdp;
-    double gather_s = 0, scatter_s, work_f_s = 0, work_b_s = 0;
+    double gather_s = 0, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
 
     if (p->layout->zero < 2) {
         return;
     }
-    scatter_s = params_coll_s(p, unit, MW_REDUCE_SCATTER, p->grad_bytes);
+    scatter_s = params_coll_s(p, unit, MW_REDUCE_SCATTER, p->grad_bytes) +
+                mw_step_replicas_s(p, p->size[unit].dense_params,
+                                   p->size[unit].expert_params);
     if (p->layout->zero == 3) {
         gather_s = params_coll_s(p, unit, MW_ALL_GATHER, p->weight_bytes);
     }
+    again_s = p->layout->reshard ? gather_s : 0;
     if (overlap > 0) {
         work_f_s = blocking_s(&phase[MW_PHASE_F]);
         work_b_s = blocking_s(&phase[MW_PHASE_R]) +
@@ -246,11 +252,11 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     phase[MW_PHASE_F].s[MW_LANE_DP] =
         mw_step_exposed_s(gather_s, overlap, work_f_s);
     phase[MW_PHASE_W].s[MW_LANE_DP] =
-        mw_step_exposed_s(gather_s + scatter_s, overlap, work_b_s);
+        mw_step_exposed_s(again_s + scatter_s, overlap, work_b_s);
     phase[MW_PHASE_F].bytes[MW_LANE_DP] =
         gather_s > 0 ? params * p->weight_bytes : 0;
     phase[MW_PHASE_W].bytes[MW_LANE_DP] =
-        phase[MW_PHASE_F].bytes[MW_LANE_DP] + params * p->grad_bytes;
+        (again_s > 0 ? params * p->weight_bytes : 0) + params * p->grad_bytes;
     mw_explain_child(explain, "ZeRO gather and scatter",
                      phase[MW_PHASE_F].s[MW_LANE_DP] +
                          phase[MW_PHASE_W].s[MW_LANE_DP],
@@ -363,8 +369,9 @@ void mw_step_price_begin(struct mw_step_price *p,
         p->group[dim] =
             mw_cost_group(layout, (enum mw_dim)dim, ctx->domain_gpus);
     }
-    p->grad_group = mw_cost_grad_group(layout, false, ctx->domain_gpus);
-    p->expert_group = mw_cost_grad_group(layout, true, ctx->domain_gpus);
+    p->grad_group = mw_cost_shard_group(layout, false, ctx->domain_gpus);
+    p->expert_group = mw_cost_shard_group(layout, true, ctx->domain_gpus);
+    p->replica_group = mw_cost_replica_group(layout, ctx->domain_gpus);
     find_layers(p);
     mw_step_size_units(p);
 }

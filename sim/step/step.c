@@ -66,12 +66,6 @@ enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
     if (layout == NULL) {
         return MW_OK;
     }
-    if (layout->dp_shard > 0 && layout->dp_shard < layout->dp) {
-        return not_priced("layout.dp_shard", err);
-    }
-    if (!layout->reshard) {
-        return not_priced("layout.reshard: false", err);
-    }
     return mw_layout_offloads(layout) ? not_priced("layout.offload_*", err)
                                       : MW_OK;
 }

@@ -63,7 +63,9 @@ struct mw_step_price {
     const struct mw_cost_ctx *ctx;
     struct mw_work work;
     struct mw_group group[MW_DIM_COUNT];
-    struct mw_group grad_group, expert_group;
+    /* Ranks that reduce a gradient together; under ZeRO those that share it
+     * out, and those that hold the same share of it (one without dp_shard). */
+    struct mw_group grad_group, expert_group, replica_group;
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     struct mw_unit_cost cost[MW_UNIT_COUNT];
@@ -137,6 +139,10 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds. */
 double mw_step_tied_params(const struct mw_step_price *p);
+
+/* All-reduce of the rank's shares of so many gradients over the replicas. */
+double mw_step_replicas_s(const struct mw_step_price *p, double dense,
+                          double expert);
 
 /* ---- step_memory.c ---------------------------------------------------- */
 /* Units of all chunks of a device, and the high-water mark of activations. */

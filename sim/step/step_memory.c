@@ -64,7 +64,8 @@ static double transient_bytes(const struct mw_step_price *p,
         const struct mw_unit_size *size = &p->size[unit];
         double bytes = fmax(size->recompute_bytes, size->transient_bytes);
 
-        if (p->layout->zero == 3) { /* this unit's weights and the next's */
+        if (p->layout->zero == 3 &&
+            p->layout->reshard) { /* this unit's weights and the next's */
             bytes += 2 * p->weight_bytes *
                      (size->dense_params + size->expert_params);
         }
@@ -93,6 +94,9 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     double whole = dense + expert, share = dense / n + expert / n_expert;
 
     out->weight_bytes = p->weight_bytes * (zero >= 3 ? share : whole);
+    if (zero == 3 && !p->layout->reshard) {
+        out->weight_bytes += p->weight_bytes * whole; /* gathered, kept */
+    }
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? share : whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? share : whole);
     out->activation_bytes = activation_bytes;

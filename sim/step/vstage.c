@@ -2,7 +2,8 @@
  * Virtual stages as sums of units, and what a device does after its last pass:
  *
  *   tied embedding: all-reduce of its gradient between first and last stage
- *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1)
+ *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1, then an
+ *   all-reduce of the shares over the replicas that dp_shard makes)
  *   gradients that TP ranks share, with sequence parallelism
  *   optimizer over the device's (ZeRO-1: its share of) parameters
  *   gather parameters (ZeRO-1, -2)
@@ -184,6 +185,17 @@ static struct owned owned_params(const struct mw_step_price *p,
     return sum;
 }
 
+double mw_step_replicas_s(const struct mw_step_price *p, double dense,
+                          double expert)
+{
+    double share =
+        dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
+
+    return mw_cost_coll(p->ctx, MW_ALL_REDUCE, share * p->grad_bytes,
+                        &p->replica_group, NULL)
+        .time_s;
+}
+
 static double both_groups_s(const struct mw_step_price *p, enum mw_coll_op op,
                             const struct owned *n, double bytes_each,
                             const struct mw_group *dense,
@@ -262,7 +274,8 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
         out->reduce_ps = step_ps(mw_step_exposed_s(
             both_groups_s(p,
                           layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
-                          &n, p->grad_bytes, &dense, &expert),
+                          &n, p->grad_bytes, &dense, &expert) +
+                mw_step_replicas_s(p, n.dense, n.expert),
             p->ctx->stack.overlap_reduce,
             work_s(p, n_units, MW_PHASE_R, MW_PHASE_W)));
     }

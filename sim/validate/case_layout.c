@@ -101,10 +101,20 @@ static int zero_of(struct mw_case *c)
     if (mw_text_has(text, "fsdp-2") || mw_text_has(text, "zero-2")) {
         return 2;
     }
-    if (mw_text_has(text, "hsdp")) {
-        mw_case_skip(c, "sharding '%s' is not modelled", text);
-    }
     return 3;
+}
+
+/* "HSDP": a node's GPUs share. */
+static int dp_shard_of(struct mw_case *c)
+{
+    double ranks = c->row->gpus / c->row->nodes / c->layout.cp;
+
+    if (!mw_text_has(c->row->zero, "hsdp") || !(ranks >= 1) ||
+        fmod(c->layout.dp, ranks) != 0) {
+        return 0;
+    }
+    mw_case_fill(c, MW_FILL_HSDP);
+    return (int)ranks;
 }
 
 static bool sp_of(struct mw_case *c)
@@ -263,6 +273,7 @@ void mw_case_layout(struct mw_case *c)
         return;
     }
     l->zero = l->dp * l->cp > 1 ? zero_of(c) : 0;
+    l->dp_shard = l->zero > 0 ? dp_shard_of(c) : 0;
     l->sp = sp_of(c);
     if (mw_text_has(c->row->framework, "ulysses")) {
         l->cp_form = MW_CP_A2A;

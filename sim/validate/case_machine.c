@@ -123,12 +123,24 @@ static bool parse_nics(const char *text, int *out_n, double *out_bw_Bps)
     return false;
 }
 
+/* "2x100Gb per 2 GPUs": NICs of so many GPUs, not of the node. */
+static int nics_of_node(const char *text, int n, int gpus_per_node)
+{
+    const char *per = strstr(text, " per ");
+    long gpus = per != NULL ? strtol(per + strlen(" per "), NULL, 10) : 0;
+
+    return gpus > 0 && gpus_per_node % gpus == 0
+               ? (int)(n * gpus_per_node / gpus)
+               : n;
+}
+
 static void take_nics(struct mw_case *c, int gpus_per_node)
 {
     int n;
     double bw_Bps;
 
     if (parse_nics(c->row->interconnect, &n, &bw_Bps)) {
+        n = nics_of_node(c->row->interconnect, n, gpus_per_node);
         c->system.n_nics = n;
         c->system.nic_bw_Bps = bw_Bps;
         c->system.node_net_bw_Bps = n * bw_Bps;

@@ -46,6 +46,7 @@
     X(ZERO_GROUP, "zero_group",                                                \
       "sharding within a smaller group as ZeRO-1 over all replicas; ZeRO-1 "   \
       "with FSDP as ZeRO-3")                                                   \
+    X(HSDP, "hsdp", "HSDP shards within a node")                               \
     X(SP, "seq_parallel", "with tp > 1 for Megatron-Core since 2024, else no") \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \

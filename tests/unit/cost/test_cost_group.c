@@ -82,9 +82,10 @@ static void test_stages_inside_a_node(void **state)
 }
 
 /* Members of rank 0's group of the dimensions in `mask`, by looking at every
- * rank: those that agree with rank 0 in all other coordinates. */
-static struct mw_group brute(const struct mw_layout *l, unsigned mask,
-                             int per_node)
+ * rank: those that agree with rank 0 in all other coordinates, with a dp
+ * coordinate below dp_end that is a multiple of dp_step. */
+static struct mw_group brute_dp(const struct mw_layout *l, unsigned mask,
+                                int per_node, int dp_end, int dp_step)
 {
     struct mw_group g = {0};
     int ranks = mw_layout_ranks(l), node = -1, on_node = 0;
@@ -93,7 +94,8 @@ static struct mw_group brute(const struct mw_layout *l, unsigned mask,
         struct mw_coord at = mw_layout_coord(l, rank);
 
         if ((at.tp != 0 && !(mask & 1)) || (at.cp != 0 && !(mask & 2)) ||
-            (at.dp != 0 && !(mask & 4)) || (at.pp != 0 && !(mask & 8))) {
+            (at.dp != 0 && !(mask & 4)) || (at.pp != 0 && !(mask & 8)) ||
+            at.dp >= dp_end || at.dp % dp_step != 0) {
             continue;
         }
         g.n_ranks++;
@@ -107,6 +109,53 @@ static struct mw_group brute(const struct mw_layout *l, unsigned mask,
             on_node > g.ranks_per_node ? on_node : g.ranks_per_node;
     }
     return g;
+}
+
+static struct mw_group brute(const struct mw_layout *l, unsigned mask,
+                             int per_node)
+{
+    return brute_dp(l, mask, per_node, l->dp, 1);
+}
+
+static void same(struct mw_group got, struct mw_group want)
+{
+    assert_int_equal(got.n_ranks, want.n_ranks);
+    assert_int_equal(got.n_nodes, want.n_nodes);
+    assert_int_equal(got.ranks_per_node, want.ranks_per_node);
+}
+
+/* HSDP: dp_shard neighbours with their cp ranks share, those at the same place
+ * of other groups repeat. */
+static void test_shards_and_replicas(void **state)
+{
+    static const char *const orders[] = {"tp-cp-ep-dp-pp", "tp-dp-cp-pp",
+                                         "pp-dp-cp-tp", "cp-tp-pp-dp"};
+    struct mw_layout l = layout_of(1, 1, 16, 1, "tp-cp-ep-dp-pp");
+
+    (void)state;
+    l.zero = 3;
+    check(mw_cost_replica_group(&l, 8), 1, 1, 1, 1);
+    l.dp_shard = 8; /* a node each: 2 replicas on two nodes, 8 at a time */
+    check(mw_cost_shard_group(&l, false, 8), 8, 1, 8, 1);
+    check(mw_cost_replica_group(&l, 8), 2, 2, 1, 8);
+    for (uint64_t i = 0; i < 400; i++) {
+        int per_node = 1 << mw_rand_u64(8, 9, i) % 4;
+        int shard = 1 + (int)(mw_rand_u64(8, 1, i) % 4);
+        int n = 1 + (int)(mw_rand_u64(8, 2, i) % 4);
+
+        l = layout_of(1 + (int)(mw_rand_u64(8, 3, i) % 4),
+                      1 + (int)(mw_rand_u64(8, 4, i) % 4), shard * n,
+                      1 + (int)(mw_rand_u64(8, 5, i) % 3),
+                      orders[mw_rand_u64(8, 8, i) % 4]);
+        l.dp_shard = shard;
+        same(mw_cost_shard_group(&l, false, per_node),
+             brute_dp(&l, 2 | 4, per_node, shard, 1));
+        same(mw_cost_replica_group(&l, per_node),
+             brute_dp(&l, 4, per_node, l.dp, shard));
+        l.dp_shard = 0;
+        same(mw_cost_shard_group(&l, false, per_node),
+             mw_cost_grad_group(&l, false, per_node));
+    }
 }
 
 static void test_random_layouts_against_brute_force(void **state)
@@ -153,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_gradients_fold_cp),
         cmocka_unit_test(test_stages_inside_a_node),
         cmocka_unit_test(test_random_layouts_against_brute_force),
+        cmocka_unit_test(test_shards_and_replicas),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

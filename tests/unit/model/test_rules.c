@@ -146,6 +146,8 @@ static void test_feature_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.l.dp_shard = 3;
     expect_broken(&f, "dp_shard", "dp_shard 3 does not divide dp 4");
+    f = legal("mixtral-8x7b"), f.l.ep = 8, f.l.zero = 1, f.l.dp_shard = 2;
+    expect_broken(&f, "ep_shard", "ep 8 x etp 1 does not divide tp 2 x cp 1");
     f = legal("llama3-8b"), f.l.reshard = false, f.l.zero = 2;
     expect_broken(&f, "reshard", "reshard: false keeps what ZeRO-3 has");
     f = legal("llama3-8b"), f.l.offload_weights = 1.5;
