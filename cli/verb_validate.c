@@ -24,18 +24,22 @@ static const struct argp_option options[] = {
      0},
     {"id", OPT_ID, "PREFIX", 0, "Only rows whose id begins with PREFIX", 0},
     {"max-mape", OPT_MAX_MAPE, "X", 0,
-     "Exit 1 when the mean absolute error is above X, a fraction (0.2)", 0},
+     "Exit 1 when the mean absolute error of times (of memory, where no row "
+     "has "
+     "a time) is above X, a fraction (0.2)",
+     0},
     {"rows", OPT_ROWS, NULL, 0,
      "Print every row, also when there are more than 60", 0},
     {0}};
 
 static const char doc[] =
-    "Predicts every row of a table of measured training steps, or of measured "
-    "collectives, and prints the errors.\v"
+    "Predicts every row of a table of measured training steps, of measured "
+    "memory, or of measured collectives, and prints the errors.\v"
     "Examples:\n"
     "  meshwright validate my-runs.csv\n"
     "  meshwright validate training_megatron_lm.csv --id megatron-a100-2021-04 "
     "--max-mape 0.2\n"
+    "  meshwright validate memory_finetune.csv --rows\n"
     "  meshwright validate nccl_h100_2node16.csv --model nccl\n\n"
     "A cell that is empty is filled by a written rule, counted under "
     "\"filled\"; rows that cannot be expressed are counted under \"skipped\" "
@@ -137,8 +141,9 @@ static enum mw_status run_steps(const struct args *a, const struct mw_hwdb *db,
     if (status == MW_OK) {
         mw_validate_finish(&v);
         mw_validate_view_print(&v, a->cli.json, a->all_rows);
-        *gate =
-            (struct mw_validate_gate){v.rows.n, v.overall.rows, v.overall.mape};
+        *gate = (struct mw_validate_gate){
+            v.rows.n, mw_validate_predicted(&v),
+            v.overall.rows > 0 ? v.overall.mape : v.memory_overall.mape};
     }
     mw_validate_release(&v);
     return status;

@@ -38,7 +38,7 @@ static void print_rows(const struct mw_validate *v)
     for (size_t i = 0; i < v->rows.n; i++) {
         const struct mw_validate_row *r = &v->rows.v[i];
 
-        if (r->skipped == NULL) {
+        if (mw_validate_is_timed(r)) {
             mw_table_row(t);
             mw_table_cell(t, "%s", r->id);
             mw_table_cell(t, "%s", r->layout);
@@ -121,21 +121,6 @@ static uint64_t count_reason(const struct mw_validate *v, const char *reason)
     return n;
 }
 
-static void print_memory(const struct mw_validate *v)
-{
-    const struct mw_validate_group *g = &v->overall;
-
-    if (g->memory_rows > 0) {
-        printf("\nMemory: %" PRIu64 " measured peaks, MAPE %.1f %%, bias "
-               "%+.1f %%\n",
-               g->memory_rows, 100 * g->memory_mape, 100 * g->memory_bias);
-    }
-    printf("%sPredicted to fit: %" PRIu64 " of %" PRIu64 " that ran; not to "
-           "fit: %" PRIu64 " of %" PRIu64 " that ran out\n",
-           g->memory_rows > 0 ? "" : "\n", g->ran_right, g->ran_rows,
-           g->oom_right, g->oom_rows);
-}
-
 static void print_notes(const struct mw_validate *v)
 {
     printf("\nFilled, by rule (rows):\n");
@@ -146,7 +131,7 @@ static void print_notes(const struct mw_validate *v)
                    mw_fill_text((enum mw_fill)fill));
         }
     }
-    if (v->overall.rows < v->rows.n) {
+    if (mw_validate_predicted(v) < v->rows.n) {
         printf("\nSkipped, by reason (rows):\n");
     }
     for (size_t i = 0; i < v->rows.n; i++) {
@@ -160,12 +145,19 @@ static void print_notes(const struct mw_validate *v)
 
 static void print_people(const struct mw_validate *v, bool all_rows)
 {
-    if (all_rows || v->overall.rows <= ROWS_SHOWN) {
+    if (v->overall.rows > 0 && (all_rows || v->overall.rows <= ROWS_SHOWN)) {
         print_rows(v);
     }
-    printf("%" PRIu64 " of %zu rows predicted\n", v->overall.rows, v->rows.n);
-    print_groups(v);
-    print_memory(v);
+    if (v->memory_overall.rows > 0 &&
+        (all_rows || v->memory_overall.rows <= ROWS_SHOWN)) {
+        mw_validate_memory_rows(v);
+    }
+    printf("%" PRIu64 " of %zu rows predicted\n", mw_validate_predicted(v),
+           v->rows.n);
+    if (v->overall.rows > 0) {
+        print_groups(v);
+    }
+    mw_validate_memory_print(v);
     print_notes(v);
 }
 
@@ -204,14 +196,18 @@ static json_t *row_json(const struct mw_validate_row *r)
         return o;
     }
     mw_json_set_str(o, "layout", r->layout);
-    mw_json_set_real(o, "measured_s", r->measured_s);
-    mw_json_set_real(o, "predicted_s", r->predicted_s);
+    if (r->measured_s > 0) {
+        mw_json_set_real(o, "measured_s", r->measured_s);
+        mw_json_set_real(o, "predicted_s", r->predicted_s);
+    }
     mw_json_set_real(o, "peak_bytes", r->peak_bytes);
     mw_json_set_bool(o, "fits", r->fits);
+    mw_json_set_bool(o, "oom", r->is_oom);
     mw_json_set_bool(o, "noisy", r->is_noisy);
-    if (r->measured_bytes > 0) {
-        mw_json_set_real(o, "measured_bytes", r->measured_bytes);
-        mw_json_set_real(o, "predicted_bytes", r->predicted_bytes);
+    if (r->n_memory > 0) {
+        mw_json_set_real(o, "measured_bytes", r->memory[0].measured_bytes);
+        mw_json_set_real(o, "predicted_bytes", r->memory[0].predicted_bytes);
+        mw_json_set(o, "memory", mw_validate_row_memory_json(r));
     }
     return o;
 }
@@ -241,12 +237,14 @@ static json_t *view_json(const struct mw_validate *v)
         json_array_append_new(groups, group_json(&v->groups.v[g]));
     }
     mw_json_set_int(o, "rows", (long long)v->rows.n);
-    mw_json_set_int(o, "predicted", (long long)v->overall.rows);
+    mw_json_set_int(o, "predicted", (long long)mw_validate_predicted(v));
     mw_json_set(o, "skipped", skipped);
     mw_json_set(o, "filled", filled);
     mw_json_set(o, "overall", group_json(&v->overall));
     mw_json_set(o, "without_noisy", group_json(&v->quiet));
     mw_json_set(o, "groups", groups);
+    mw_json_set(o, "memory", mw_validate_memory_json(v));
+    mw_json_set(o, "fits", mw_validate_fits_json(&v->overall));
     mw_json_set(o, "per_row", rows);
     return o;
 }

@@ -24,4 +24,11 @@ enum mw_status mw_validate_coll(const struct mw_hwdb *db,
                                 struct mw_validate_gate *out_gate,
                                 struct mw_err *err);
 
+/* validate_memory_view.c: tables, and parts of the JSON object. */
+void mw_validate_memory_rows(const struct mw_validate *v);
+void mw_validate_memory_print(const struct mw_validate *v);
+json_t *mw_validate_memory_json(const struct mw_validate *v);
+json_t *mw_validate_fits_json(const struct mw_validate_group *g);
+json_t *mw_validate_row_memory_json(const struct mw_validate_row *r);
+
 #endif

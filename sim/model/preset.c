@@ -99,6 +99,9 @@ static const struct preset presets[] = {
     {{.name = "gpt-529.6b", MEGATRON(20480, 105, 128)}, SC21},
     {{.name = "gpt-1008b", MEGATRON(25600, 128, 160)}, SC21},
 
+    {{.name = "internlm-20b",
+      SIZES(5120, 60, 40, 40, 128, 13824, 103168, 4096), LLAMA_LIKE},
+     "huggingface.co/internlm config.json"},
     {{.name = "mistral-7b", SIZES(4096, 32, 32, 8, 128, 14336, 32000, 32768),
       LLAMA_LIKE}, HF_MISTRAL},
     {{.name = "mixtral-8x7b", SIZES(4096, 32, 32, 8, 128, 14336, 32000, 32768),

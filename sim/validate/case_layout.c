@@ -35,6 +35,16 @@ static enum mw_dtype dtype_of(struct mw_case *c)
     return mw_text_has(text, "fp32") ? MW_FP32 : MW_BF16;
 }
 
+/* Memory does not depend on it once the pipeline is full. */
+static double batch_for_memory(struct mw_case *c)
+{
+    if (mw_case_has_time(c->row)) {
+        return (double)NAN;
+    }
+    mw_case_fill(c, MW_FILL_GLOBAL_BATCH);
+    return (double)c->layout.micro_batch * c->layout.dp * c->layout.pp;
+}
+
 void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
@@ -42,6 +52,9 @@ void mw_case_workload(struct mw_case *c)
     struct mw_workload *w = &c->scenario.workload;
     bool is_unfused = mw_case_is_before_flash(r);
 
+    if (!(global_batch > 0)) {
+        global_batch = batch_for_memory(c);
+    }
     if (!(r->seq > 0) || !(global_batch > 0)) {
         mw_case_skip(c, "sequence length or global batch is not given");
         return;
@@ -285,6 +298,9 @@ void mw_case_layout(struct mw_case *c)
     }
     l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
     take_zero_bubble(c);
+    if (strcmp(c->row->schedule, "gpipe") == 0) {
+        l->schedule = "gpipe";
+    }
 }
 
 /* Modules of multi-token prediction and the head stand for a layer each on the

@@ -28,7 +28,7 @@ static double x_of(const struct mw_validate_row *r)
 
 static bool is_of(const struct mw_validate_row *r, const char *series)
 {
-    return r->skipped == NULL && strcmp(r->series, series) == 0;
+    return mw_validate_is_timed(r) && strcmp(r->series, series) == 0;
 }
 
 static bool scatters(const struct mw_validate *v, size_t first,
@@ -73,7 +73,7 @@ void mw_validate_mark_noisy(struct mw_validate *v, size_t first)
     for (size_t i = first; i < v->rows.n; i++) {
         struct mw_validate_row *r = &v->rows.v[i];
 
-        if (r->skipped == NULL && !r->is_noisy && r->micro_batch > 0 &&
+        if (mw_validate_is_timed(r) && !r->is_noisy && r->micro_batch > 0 &&
             scatters(v, first, r->series)) {
             for (size_t j = i; j < v->rows.n; j++) {
                 v->rows.v[j].is_noisy |= is_of(&v->rows.v[j], r->series);

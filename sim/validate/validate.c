@@ -87,7 +87,7 @@ static const struct mw_csv_field row_fields[] = {
     TEXT(id, true),
     TEXT(kind, false),
     TEXT(model, true),
-    TEXT(gpu, true),
+    TEXT(gpu, false),
     TEXT(interconnect, false),
     TEXT(zero, false),
     TEXT(seq_parallel, false),
@@ -101,6 +101,10 @@ static const struct mw_csv_field row_fields[] = {
     TEXT(mem_gib_per_gpu, false),
     TEXT(mem_def, false),
     TEXT(note, false),
+    TEXT(method, false),
+    TEXT(quantisation, false),
+    TEXT(flags, false),
+    TEXT(source, false),
     NUMBER(hidden, 1),
     NUMBER(layers, 1),
     NUMBER(heads, 1),
@@ -125,13 +129,44 @@ static const struct mw_csv_field row_fields[] = {
     NUMBER(ep, 0),
     NUMBER(microbatches, 1),
     NUMBER(mem_gb, 0),
+    NUMBER(peak_mem_gb, 0),
+    NUMBER(oom, 0),
+    NUMBER(seq_max, 1),
+    NUMBER(rank, 0),
+    NUMBER(model_states_MB, 0),
+    NUMBER(activation_MB, 0),
+    NUMBER(activation_peak_MB, 0),
     NUMBER(step_time_s, 0),
     NUMBER(samples_per_s, 0),
     NUMBER(tokens_per_s_per_gpu, 0),
     NUMBER(tflops_per_gpu, 0),
     {.name = NULL}};
 
-static void simulate(struct mw_case *c, struct mw_validate_row *out)
+static bool has_time(const struct mw_case *c, const struct mw_validate_row *out)
+{
+    return !out->is_oom && mw_case_has_time(c->row);
+}
+
+static void take_result(struct mw_case *c, const struct mw_step_result *result,
+                        struct mw_validate_row *out)
+{
+    out->peak_bytes = result->peak_bytes;
+    out->fits =
+        result->reserved_bytes + result->peak_bytes - result->allocated_bytes <=
+        result->capacity_bytes;
+    mw_case_memory(c, result, out);
+    if (has_time(c, out)) {
+        out->measured_s = mw_case_measured_s(c, result);
+        out->predicted_s = result->step_time_s;
+        memcpy(out->breakdown_s, result->breakdown_s, sizeof out->breakdown_s);
+    } else if (out->n_memory == 0 && !out->is_oom) {
+        mw_case_skip(c, "no measured time and no measured memory");
+    }
+}
+
+/* Simulates; in memory alone where nothing else was measured. */
+static void simulate(struct mw_case *c, bool is_memory_only,
+                     struct mw_validate_row *out)
 {
     struct mw_plan plan;
     struct mw_step_result result;
@@ -142,32 +177,15 @@ static void simulate(struct mw_case *c, struct mw_validate_row *out)
         mw_case_skip(c, "%s", why.text);
         return;
     }
-    struct mw_step_opts opts = {.memory_only = out->is_oom};
+    struct mw_step_opts opts = {.memory_only = is_memory_only};
 
     if (mw_step_simulate(&c->scenario, &plan, &c->ctx, &opts, &result, &why) !=
         MW_OK) {
         mw_case_skip(c, "%s", why.text);
-        mw_plan_release(&plan);
-        return;
+    } else {
+        take_result(c, &result, out);
+        mw_step_result_release(&result);
     }
-    out->measured_s = mw_case_measured_s(c, &result);
-    out->predicted_s = result.step_time_s;
-    out->peak_bytes = result.peak_bytes;
-    out->fits =
-        result.reserved_bytes + result.peak_bytes - result.allocated_bytes <=
-        result.capacity_bytes;
-    struct mw_case_memory memory;
-
-    mw_case_memory(c, &result, &memory);
-    out->measured_bytes = memory.measured_bytes;
-    out->predicted_bytes = memory.predicted_bytes;
-    memcpy(out->breakdown_s, result.breakdown_s, sizeof out->breakdown_s);
-    if (out->is_oom) {
-        mw_case_skip(c, "ran out of memory: memory alone is predicted");
-    } else if (!(out->measured_s > 0)) {
-        mw_case_skip(c, "no measured time");
-    }
-    mw_step_result_release(&result);
     mw_plan_release(&plan);
 }
 
@@ -176,7 +194,7 @@ double mw_validate_again(struct mw_validate *v, size_t i)
     struct mw_case *c = v->rows.v[i].state;
     double time_s = 0;
 
-    if (v->rows.v[i].skipped != NULL) {
+    if (!mw_validate_is_timed(&v->rows.v[i])) {
         return 0;
     }
     mw_case_machine(c);
@@ -323,9 +341,11 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
                           .all = all,
                           .n_all = n_all};
     out->is_oom = mw_case_is_oom(c->row);
-    c->scenario.name = c->row->id;
+    mw_case_read_memory(c->row, out);
+    c->scenario.name = all[i].id;
     c->scenario.file = out->file;
     mw_limits_default(&c->scenario.limits);
+    mw_case_take_table(c);
     if (is_spare(all, n_all, i)) {
         mw_case_skip(c, "another row stands for its (hidden, tp, pp, "
                         "micro-batch) cell");
@@ -361,7 +381,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
             c->scenario.model.moe.n_experts > 0 ? "MoE" : "dense",
             mw_dtype_name(c->scenario.workload.dtype));
         out->state = c;
-        simulate(c, out);
+        simulate(c, !has_time(c, out), out);
     }
     out->fills = c->fills;
     out->skipped = c->skipped;
@@ -415,6 +435,7 @@ void mw_validate_release(struct mw_validate *v)
 {
     mw_array_release(&v->rows);
     mw_array_release(&v->groups);
+    mw_array_release(&v->memory);
     mw_arena_release(&v->arena);
 }
 
@@ -426,6 +447,13 @@ enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
     size_t first = v->rows.n;
     enum mw_status status = mw_csv_load(path, &v->arena, &csv, err);
 
+    if (status == MW_OK && mw_csv_col(&csv, "gpu") < 0 &&
+        mw_csv_col(&csv, "model_states_MB") < 0) {
+        status = mw_fail(err, MW_EINPUT,
+                         "%s:1: there is no column 'gpu'; docs/validate.md "
+                         "lists the columns",
+                         path);
+    }
     if (status == MW_OK) {
         status = mw_csv_bind(&csv, row_fields, sizeof(struct mw_measured),
                              false, &v->arena, &rows, err);

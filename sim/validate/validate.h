@@ -15,6 +15,10 @@
  *                 sequence, GPUs), the part whose order is predicted right
  *   regret        of the row that the prediction picks for a job: how much
  *                 longer it takes than the job's fastest row; median over jobs
+ *
+ * Memory is scored beside time, by what the source says it measured (a row may
+ * state several figures), and runs that ran out of memory apart from those
+ * that fitted. A row without a time is predicted in memory alone.
  */
 #ifndef MW_SIM_VALIDATE_VALIDATE_H
 #define MW_SIM_VALIDATE_VALIDATE_H
@@ -70,8 +74,35 @@
       "memory and bandwidth as the GPU's name says; clock by the cube root "   \
       "of its power over the usual one")                                       \
     X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
+    X(GLOBAL_BATCH, "global_batch",                                            \
+      "where memory alone was measured: micro-batch x dp x pp")                \
+    X(FINETUNE, "finetune",                                                    \
+      "fine-tuning tables: the longest sequence of the data; one replica a "   \
+      "GPU, sharded (ZeRO-3) where there are several; LoRA of rank 8 on "      \
+      "query and value")                                                       \
+    X(PROFILE, "profile",                                                      \
+      "Galvatron's profile: A100, one micro-batch a replica, gpipe, ZeRO-3; "  \
+      "4096 tokens unless the source's name gives a length")                   \
     X(STEP_TIME, "step_time",                                                  \
       "measured: from tokens/s, samples/s or TFLOP/s and their definition")
+
+/* X(name, "what", what a source measured) */
+#define MW_MEMORY_MAP(X)                                                       \
+    X(ALLOCATED, "allocated", "tensors at the high-water mark")                \
+    X(RESERVED, "reserved", "what the caching allocator held for them")        \
+    X(DEVICE, "device", "that, the context and communicators: nvidia-smi")     \
+    X(STATES, "states", "tensors between two steps' activations")              \
+    X(KEPT, "kept", "activations between forward and backward pass")           \
+    X(OVER, "over states", "high-water mark of tensors, less the states")
+
+enum mw_memory_kind {
+#define MW_MEMORY_ENUM(name, key, text) MW_MEMORY_##name,
+    MW_MEMORY_MAP(MW_MEMORY_ENUM)
+#undef MW_MEMORY_ENUM
+        MW_MEMORY_KIND_COUNT
+};
+const char *mw_memory_kind_name(enum mw_memory_kind kind);
+const char *mw_memory_kind_text(enum mw_memory_kind kind);
 
 enum mw_fill {
 #define MW_FILL_ENUM(name, key, text) MW_FILL_##name,
@@ -82,9 +113,17 @@ enum mw_fill {
 const char *mw_fill_name(enum mw_fill fill);
 const char *mw_fill_text(enum mw_fill fill);
 
+/* One measured figure of memory, in bytes of the fullest rank (or of the rank
+ * that the source names), and the prediction by the same definition. */
+struct mw_validate_memory {
+    enum mw_memory_kind kind;
+    double measured_bytes, predicted_bytes;
+};
+enum { MW_MEMORY_PER_ROW = 3 };
+
 struct mw_validate_row {
     const char *file, *id, *model;
-    const char *group;  /* framework and GPU */
+    const char *group;  /* framework (or method) and GPU */
     const char *layout; /* "tp8 pp4 vpp3 dp32 mbs2 full" */
     const char *job;    /* rows with the same one are alternatives */
     int line;
@@ -95,15 +134,16 @@ struct mw_validate_row {
     double micro_batch;
     bool is_noisy;       /* its series scatters by itself; see noise.c */
     const char *skipped; /* reason, NULL when predicted */
-    uint32_t fills;      /* bits of enum mw_fill */
-    double measured_s, predicted_s;
+    uint64_t fills;      /* bits of enum mw_fill */
+    double measured_s;   /* 0: none, memory alone is predicted */
+    double predicted_s;
     double breakdown_s[MW_SPAN_KIND_COUNT];
     double peak_bytes;
     bool fits;   /* what the allocator holds, context and communicators are no
                     more than the device has */
     bool is_oom; /* measured to run out of memory: no time */
-    /* Measured (0: not) and predicted by the same definition. */
-    double measured_bytes, predicted_bytes;
+    struct mw_validate_memory memory[MW_MEMORY_PER_ROW];
+    int n_memory;          /* the first one is the row's own figure */
     struct mw_case *state; /* private */
 };
 
@@ -112,10 +152,18 @@ struct mw_validate_group {
     uint64_t rows; /* predicted ones */
     double mape, median_ape, p90_ape, bias;
     double order_rate, regret_median; /* NaN without alternatives */
-    uint64_t memory_rows;             /* with a measured peak */
+    uint64_t memory_rows; /* figures of memory: the rows' own, with a peak */
     double memory_mape, memory_bias;
     uint64_t oom_rows, oom_right; /* ran out, and predicted not to fit */
     uint64_t ran_rows, ran_right; /* ran, and predicted to fit */
+};
+
+/* Errors of one kind of measured memory in one group of rows. */
+struct mw_memory_group {
+    const char *name; /* "Megatron-LM, A100-SXM4-80GB" */
+    enum mw_memory_kind kind;
+    uint64_t rows;
+    double mape, median_ape, p90_ape, p99_ape, bias;
 };
 
 struct mw_validate {
@@ -133,6 +181,12 @@ struct mw_validate {
     } groups;
     struct mw_validate_group overall;
     struct mw_validate_group quiet; /* overall without noisy rows */
+    struct {
+        struct mw_memory_group *v;
+        size_t n, cap;
+    } memory; /* by group and kind, in order of first appearance */
+    struct mw_memory_group
+        memory_overall; /* every figure; kind means nothing */
 };
 
 void mw_validate_init(struct mw_validate *v, const struct mw_hwdb *db);
@@ -144,11 +198,21 @@ enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
 /* Predicts row i again, by the fast form, with the constants that the database
  * has now: for fitting. 0 when it cannot be predicted. */
 double mw_validate_again(struct mw_validate *v, size_t i);
+/* Was the row's time measured and predicted? */
+static inline bool mw_validate_is_timed(const struct mw_validate_row *r)
+{
+    return r->skipped == NULL && r->measured_s > 0;
+}
+/* Rows that were predicted, in time or in memory. */
+uint64_t mw_validate_predicted(const struct mw_validate *v);
 /* Statistics of all rows so far: groups in order of first appearance. */
 void mw_validate_finish(struct mw_validate *v);
 
 /* Statistics of n rows (skipped ones are left out). */
 void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
                        struct mw_validate_group *out);
+/* Errors of n ratios predicted / measured: fills all but name and kind. */
+void mw_memory_stats(const double *ratio, size_t n,
+                     struct mw_memory_group *out);
 
 #endif

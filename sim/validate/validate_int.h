@@ -8,11 +8,13 @@
 struct mw_measured {
     const char *id, *kind, *model, *gpu, *interconnect, *zero, *seq_parallel,
         *recompute, *offload, *dtype, *schedule, *framework, *tflops_def,
-        *flops_attention, *mem_gib_per_gpu, *mem_def, *note;
+        *flops_attention, *mem_gib_per_gpu, *mem_def, *note, *method,
+        *quantisation, *flags, *source;
     double hidden, layers, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn,
         gated_mlp, seq, global_batch, micro_batch, grad_accum, gpus, nodes, tp,
         pp, vpp, dp, cp, ep;
-    double microbatches, mem_gb;
+    double microbatches, mem_gb, peak_mem_gb, oom, seq_max, rank;
+    double model_states_MB, activation_MB, activation_peak_MB;
     double step_time_s, samples_per_s, tokens_per_s_per_gpu, tflops_per_gpu;
 };
 
@@ -23,7 +25,7 @@ struct mw_case {
     const struct mw_measured *row;
     const struct mw_measured *all; /* the file's rows, for twins */
     size_t n_all;
-    uint32_t fills;
+    uint64_t fills;
     const char *skipped; /* set by the step that cannot go on */
     struct mw_scenario scenario;
     struct mw_layout layout;
@@ -35,7 +37,7 @@ struct mw_case {
 
 static inline void mw_case_fill(struct mw_case *c, enum mw_fill fill)
 {
-    c->fills |= UINT32_C(1) << fill;
+    c->fills |= UINT64_C(1) << fill;
 }
 /* "unknown GPU 'TPU v4'" and the like; the first reason stays. */
 void mw_case_skip(struct mw_case *c, const char *fmt, ...)
@@ -48,6 +50,9 @@ const char *mw_text_head(struct mw_arena *arena, const char *text);
 
 /* noise.c: marks rows from `first` on whose series scatters. */
 void mw_validate_mark_noisy(struct mw_validate *v, size_t first);
+
+/* memory_stats.c: fills v->memory and memory_overall. */
+void mw_validate_finish_memory(struct mw_validate *v);
 
 /* Training stack by the framework's name and the GPU (case_stack.c). */
 const char *mw_case_stack_of(const struct mw_measured *r);
@@ -67,17 +72,21 @@ void mw_case_layout(struct mw_case *c);
 void mw_case_machine(struct mw_case *c);
 /* Layers of the stages; needs model and layout. */
 void mw_case_partition(struct mw_case *c);
+/* Does the row print a time, or a rate that a time follows from? */
+bool mw_case_has_time(const struct mw_measured *r);
 /* Measured seconds of the row; 0 when it has none. Needs the prediction's
  * FLOPs, which do not depend on the time. */
-/* Measured bytes of the fullest rank (0: none), what they are compared with,
- * and whether the run is said to have run out of memory. */
-struct mw_case_memory {
-    double measured_bytes, predicted_bytes;
-    bool is_oom;
-};
-bool mw_case_is_oom(const struct mw_measured *r);
-void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
-                    struct mw_case_memory *out);
 double mw_case_measured_s(struct mw_case *c, const struct mw_step_result *r);
+
+/* case_tables.c: a row of a table of memory alone becomes one of the common
+ * form. */
+void mw_case_take_table(struct mw_case *c);
+/* case_memory.c: what the row says of memory; fills measured bytes. */
+void mw_case_read_memory(const struct mw_measured *r,
+                         struct mw_validate_row *out);
+bool mw_case_is_oom(const struct mw_measured *r);
+/* Fills predicted bytes. */
+void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
+                    struct mw_validate_row *out);
 
 #endif

@@ -2,7 +2,7 @@
  * Error statistics of predicted rows: magnitude, bias, order and regret.
  * Quadratic in the rows of one job only.
  */
-#include "sim/validate/validate.h"
+#include "sim/validate/validate_int.h"
 
 #include "base/stats.h"
 
@@ -92,17 +92,19 @@ static void memory_stats(const struct mw_validate_row *const *rows, size_t n,
     for (size_t i = 0; i < n; i++) {
         const struct mw_validate_row *r = rows[i];
 
-        if (r->is_oom && r->peak_bytes > 0) {
+        if (r->skipped != NULL) {
+            continue;
+        }
+        if (r->is_oom) {
             out->oom_rows++;
             out->oom_right += !r->fits;
-        }
-        if (r->skipped != NULL) {
             continue;
         }
         out->ran_rows++;
         out->ran_right += r->fits;
-        if (r->measured_bytes > 0) {
-            double error = r->predicted_bytes / r->measured_bytes - 1;
+        if (r->n_memory > 0) {
+            double error =
+                r->memory[0].predicted_bytes / r->memory[0].measured_bytes - 1;
 
             out->memory_rows++;
             ape += fabs(error);
@@ -122,7 +124,7 @@ void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
     size_t m = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (rows[i]->skipped == NULL) {
+        if (mw_validate_is_timed(rows[i])) {
             double error = rows[i]->predicted_s / rows[i]->measured_s - 1;
 
             ape[m] = fabs(error);
@@ -149,6 +151,16 @@ static bool is_first_of_group(const struct mw_validate *v, size_t i)
         }
     }
     return true;
+}
+
+uint64_t mw_validate_predicted(const struct mw_validate *v)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < v->rows.n; i++) {
+        n += v->rows.v[i].skipped == NULL;
+    }
+    return n;
 }
 
 void mw_validate_finish(struct mw_validate *v)
@@ -183,6 +195,7 @@ void mw_validate_finish(struct mw_validate *v)
             rows[n_quiet++] = &v->rows.v[i];
         }
     }
+    mw_validate_finish_memory(v);
     v->quiet.name = "without noisy rows";
     mw_validate_stats(rows, n_quiet, &v->quiet);
     mw_free(rows);
