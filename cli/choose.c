@@ -115,6 +115,9 @@ static enum mw_status open_prices(const struct mw_hwdb *db, const char *stack,
     mw_cli_blame(&s->scenario, status, err);
     if (status == MW_OK && stack != NULL) {
         status = mw_cli_set_stack(&s->ctx, stack, err);
+    } else if (status == MW_OK) {
+        status = mw_cost_ctx_choose_stack(&s->ctx, NULL,
+                                          s->scenario.limits.framework, err);
     }
     if (status == MW_OK) {
         c->gpus_per_node = s->ctx.gpus_per_node;

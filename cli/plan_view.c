@@ -83,8 +83,8 @@ void mw_plan_view_print(const struct mw_scenario *s,
                         const struct mw_cost_ctx *ctx,
                         const struct mw_search_result *r, size_t top)
 {
-    printf("%s (%d ranks of %s)\n\n", s->name,
-           ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name);
+    printf("%s (%d ranks of %s), priced as %s\n\n", s->name,
+           ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name, ctx->stack.name);
     print_plans(r, top);
     print_layers(r);
     print_reasons(r);
@@ -135,9 +135,11 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     return o;
 }
 
-json_t *mw_plan_view_json(const struct mw_search_result *r)
+json_t *mw_plan_view_json(const struct mw_cost_ctx *ctx,
+                          const struct mw_search_result *r)
 {
     json_t *o = json_object(), *pruned = json_object(), *plans = json_array();
+    mw_json_set_str(o, "stack", ctx->stack.name);
     mw_json_set_int(o, "enumerated", (long long)r->enumerated);
     for (int i = 0; i < r->n_reasons; i++) {
         mw_json_set_int(pruned, r->reasons[i].rule,

@@ -294,6 +294,7 @@ static json_t *row_json(const struct mw_sweep_row *r,
 
     mw_json_set_str(o, "model", r->model);
     mw_json_set_str(o, "system", r->system);
+    mw_json_set_str(o, "stack", r->stack);
     mw_json_set_real(o, "net", r->net);
     mw_json_set_bool(o, "feasible", r->is_feasible != 0);
     mw_json_set_bool(o, "proved_optimal", r->is_proved != 0);

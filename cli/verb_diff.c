@@ -20,7 +20,8 @@ enum { OPT_STACK = 0x2000, OPT_STACK_B, OPT_SAME_LAYOUT, OPT_PLOT };
 
 static const struct argp_option options[] = {
     {"stack", OPT_STACK, "NAME", 0,
-     "Training software whose habits are priced, as in sim (default: plain)",
+     "Training software whose habits are priced, as in sim (default: that "
+     "of limits: framework)",
      0},
     {"stack-b", OPT_STACK_B, "NAME", 0,
      "The same for B alone: what the software changes", 0},

@@ -55,8 +55,8 @@ static const struct argp_option options[] = {
      "limits: memory_fraction)",
      0},
     {"stack", OPT_STACK, "NAME", 0,
-     "Training software whose habits are priced, as in sim (default: plain, "
-     "nothing overlaps)",
+     "Training software whose habits are priced, as in sim (default: that of "
+     "limits: framework)",
      0},
     {"robust", OPT_ROBUST, NULL, 0,
      "Simulate the ranked plans again with another network, more spread "
@@ -249,6 +249,7 @@ static void show(const struct mw_plan_args *a,
                  const struct mw_cost_ctx *ctx,
                  const struct mw_search_result *r)
 {
+    mw_cli_say_stack(scenario, a->stack, ctx, a->cli.quiet);
     mw_plan_view_print(scenario, ctx, r, (size_t)a->top);
     if (a->out) {
         printf("Plan written to %s\n", a->out);
@@ -269,7 +270,7 @@ static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
 
         status = status == MW_OK ? written : status;
     }
-    json_t *json = a->cli.json ? mw_plan_view_json(&result) : NULL;
+    json_t *json = a->cli.json ? mw_plan_view_json(ctx, &result) : NULL;
 
     if (has_plan && !json && (status == MW_OK || status == MW_EINTR)) {
         show(a, scenario, ctx, &result);

@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
      "Print how every time came about: operator, formula, source", 0},
     {"stack", OPT_STACK, "NAME", 0,
      "Training software whose habits are priced: megatron-core, torch-fsdp, "
-     "... (default: plain, nothing overlaps)",
+     "... (default: that of limits: framework; megatron-core with any)",
      0},
     {"ledger", OPT_LEDGER, NULL, 0,
      "Print what a rank of each stage communicates, by dimension and "
@@ -153,6 +153,8 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
             view->result = &result;
             view->explain = opts.explain;
             view->share = a->has_sensitivity ? share : NULL;
+            mw_cli_say_stack(view->scenario, a->stack, view->ctx,
+                             a->cli.quiet || a->cli.json);
             mw_sim_view_print(view, a->cli.json);
         }
         mw_step_result_release(&result);

@@ -26,6 +26,7 @@ static void print_head(const struct mw_sim_view *v)
            "%d, %s, recompute %s\n",
            l->tp, l->sp ? " (sp)" : "", l->cp, l->pp, l->vpp, l->dp, l->zero,
            l->ep, l->micro_batch, l->schedule, mw_recompute_name(l->recompute));
+    printf("priced as %s\n", v->ctx->stack.name);
     if (overlay != NULL) {
         printf("database overlay %s\n", overlay);
     }

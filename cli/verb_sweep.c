@@ -76,7 +76,9 @@ static const struct argp_option options[] = {
      "within these GPUs, so that the last job ends first (--tokens: each)",
      0},
     {"stack", OPT_STACK, "NAME", 0,
-     "Training software whose habits are priced, as in sim", 0},
+     "Training software whose habits are priced, as in sim (default: that of "
+     "limits: framework)",
+     0},
     {"price", OPT_PRICE, "USD", 0,
      "Also show the cost, at this price of a GPU hour", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
@@ -166,7 +168,7 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return number_option("--price", arg, &a->money.usd_per_gpu_hour, err);
     case OPT_STACK:
         a->stack = arg;
-        return MW_OK;
+        return mw_cli_check_stack(arg, err);
     case OPT_SHARE:
         return mw_sweep_share_parse(arg, &a->share, err);
     case OPT_WITHIN:

@@ -1,7 +1,8 @@
 /* Opening database, scenario and prices for a verb: see world.h. */
 #include "cli/world.h"
 
-#include <string.h>
+#include <stdio.h>
+#include <strings.h>
 
 enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
                            const char *scenario, struct mw_err *err)
@@ -35,20 +36,42 @@ enum mw_status mw_cli_prices(const struct mw_cli_world *world,
     if (status == MW_EINPUT) {
         mw_err_prefix(err, "%s", world->scenario.file);
     }
+    if (status == MW_OK && !stack) {
+        status = mw_cost_ctx_choose_stack(
+            out, NULL, world->scenario.limits.framework, err);
+    }
     return status == MW_OK && stack ? mw_cli_set_stack(out, stack, err)
                                     : status;
+}
+
+void mw_cli_say_stack(const struct mw_scenario *scenario, const char *asked,
+                      const struct mw_cost_ctx *ctx, bool is_quiet)
+{
+    if (!asked && !is_quiet && !ctx->gpu->is_cpu) {
+        fprintf(stderr,
+                "meshwright: prices of training stack %s (limits: framework "
+                "%s); --stack NAME takes another\n",
+                ctx->stack.name, mw_framework_name(scenario->limits.framework));
+    }
+}
+
+enum mw_status mw_cli_check_stack(const char *name, struct mw_err *err)
+{
+    for (size_t i = 0; mw_stack_name(i) != NULL; i++) {
+        if (strcasecmp(mw_stack_name(i), name) == 0) {
+            return MW_OK;
+        }
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "no training stack is called '%s'; for example "
+                   "megatron-core",
+                   name);
 }
 
 enum mw_status mw_cli_set_stack(struct mw_cost_ctx *ctx, const char *stack,
                                 struct mw_err *err)
 {
-    size_t i = 0;
-    while (mw_stack_name(i) != NULL && strcmp(mw_stack_name(i), stack) != 0) {
-        i++;
-    }
-    enum mw_status status = mw_cost_ctx_set_stack(ctx, stack, err);
-    if (status != MW_OK && mw_stack_name(i) == NULL && err != NULL) {
-        err->status = status = MW_EUSAGE;
-    }
-    return status;
+    enum mw_status status = mw_cli_check_stack(stack, err);
+
+    return status == MW_OK ? mw_cost_ctx_set_stack(ctx, stack, err) : status;
 }

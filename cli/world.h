@@ -20,7 +20,8 @@ enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
 void mw_cli_close(struct mw_cli_world *world);
 
 /*
- * Prices of the scenario's cluster under a training stack (NULL: plain). An
+ * Prices of the scenario's cluster under a training stack (NULL: that of
+ * limits.framework, mw_stack_of_framework). An
  * unknown system is the scenario's mistake (MW_EINPUT, its file in front), an
  * unknown stack the caller's (MW_EUSAGE).
  */
@@ -31,5 +32,10 @@ enum mw_status mw_cli_prices(const struct mw_cli_world *world,
 /* Sets the training stack of an option; an unknown name is MW_EUSAGE. */
 enum mw_status mw_cli_set_stack(struct mw_cost_ctx *ctx, const char *stack,
                                 struct mw_err *err);
+/* Is there a stack of this name? MW_EUSAGE if not. */
+enum mw_status mw_cli_check_stack(const char *name, struct mw_err *err);
+/* Says on stderr which stack prices, where nobody asked for one. */
+void mw_cli_say_stack(const struct mw_scenario *scenario, const char *asked,
+                      const struct mw_cost_ctx *ctx, bool is_quiet);
 
 #endif

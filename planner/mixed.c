@@ -242,8 +242,9 @@ static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
         enum mw_status status = mw_cost_ctx_init(
             &kind->ctx, db, systems[k].name, systems[k].n_nodes, 0, err);
 
-        if (status == MW_OK && stack) {
-            status = mw_cost_ctx_set_stack(&kind->ctx, stack, err);
+        if (status == MW_OK) {
+            status = mw_cost_ctx_choose_stack(&kind->ctx, stack,
+                                              limits->framework, err);
         }
         if (status == MW_OK) {
             status = mw_fast_check(b->scenario, &kind->ctx, err);

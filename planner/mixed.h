@@ -41,7 +41,7 @@ struct mw_mixed {
 /*
  * The best split of the scenario's model over n_systems systems (its own
  * cluster is not used), priced with a training stack's habits
- * (mw_cost_ctx_set_stack; NULL: plain). MW_ENO when nothing fits; MW_EINPUT for
+ * (mw_cost_ctx_choose_stack). MW_ENO when nothing fits; MW_EINPUT for
  * an unknown system; MW_EUSAGE for models whose layers differ. opts: pp, dp,
  * micro_batch and tp may be fixed, time_limit_s is for each problem (0: 2 s;
  * what is not decided by then is not proved).

@@ -218,8 +218,9 @@ static enum mw_status make_point(const struct mw_scenario *from,
         status = mw_cost_ctx_init(&p->ctx, db, c->system, c->n_nodes,
                                   c->gpus_per_node, err);
     }
-    if (status == MW_OK && stack) {
-        status = mw_cost_ctx_set_stack(&p->ctx, stack, err);
+    if (status == MW_OK) {
+        status = mw_cost_ctx_choose_stack(&p->ctx, stack,
+                                          from->limits.framework, err);
     }
     if (status == MW_OK) {
         p->ctx.domain_net_Bps *= p->net;
@@ -239,7 +240,7 @@ static uint64_t question_hash(const struct mw_scenario *from,
         o->tp, o->cp, o->pp, o->dp, o->ep, o->etp, o->micro_batch, o->zero,
         o->sp, o->recompute, o->vpp, o->is_full, (int)o->rank_by,
         o->schedule ? o->schedule : "-", o->order ? o->order : "-",
-        opts->stack ? opts->stack : "-");
+        opts->stack ? opts->stack : "framework's");
 
     return mw_hash64(from->hash, text, (size_t)n);
 }
@@ -256,6 +257,7 @@ static void name_point(const struct point *p, const struct mw_scenario *from,
             mw_arena_printf(arena, "%016" PRIx64, question_hash(from, opts)),
         .model = mw_arena_strdup(arena, s->model.name ? s->model.name : ""),
         .system = mw_arena_strdup(arena, p->ctx.system->slug),
+        .stack = p->ctx.stack.name,
         .nodes = s->cluster.n_nodes,
         .gpus = (int64_t)p->ctx.n_nodes * p->ctx.gpus_per_node,
         .seq = s->workload.seq,
@@ -272,7 +274,8 @@ static bool same_point(const struct mw_sweep_row *a,
 {
     return strcmp(a->scenario, b->scenario) == 0 &&
            strcmp(a->model, b->model) == 0 &&
-           strcmp(a->system, b->system) == 0 && a->nodes == b->nodes &&
+           strcmp(a->system, b->system) == 0 &&
+           strcmp(a->stack, b->stack) == 0 && a->nodes == b->nodes &&
            a->gpus == b->gpus && a->seq == b->seq &&
            a->global_batch == b->global_batch &&
            mw_near(a->net, b->net, 1e-12, 0);

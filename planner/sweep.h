@@ -51,7 +51,7 @@ size_t mw_sweep_points(const struct mw_sweep_grid *grid);
  * feasible. */
 struct mw_sweep_row {
     const char *scenario; /* hash of what is varied, in hex */
-    const char *model, *system;
+    const char *model, *system, *stack;
     int64_t nodes, gpus, seq, global_batch;
     double net;
     int64_t is_feasible, is_proved;
@@ -76,7 +76,7 @@ enum mw_status mw_sweep_write(const struct mw_sweep_rows *rows,
 
 struct mw_sweep_opts {
     const struct mw_search_opts *search;
-    const char *stack;   /* training software; NULL: plain */
+    const char *stack;   /* training software; NULL: the framework's */
     int shard, n_shards; /* 1 .. n_shards; 0: all */
     const char *csv;     /* written after every point; NULL: not */
     bool is_merge;       /* search nothing: rows must be there */

@@ -26,6 +26,7 @@
 static const struct mw_csv_field fields[] = {STR(scenario),
                                              STR(model),
                                              STR(system),
+                                             STR(stack),
                                              INT(nodes),
                                              INT(gpus),
                                              INT(seq),

@@ -152,6 +152,16 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
  * is MW_EINPUT. Without effect on a CPU. */
 enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
                                      struct mw_err *err);
+/*
+ * The stack that prices a framework's plans (enum mw_framework): its own; with
+ * any framework megatron-core, what most large runs on GPUs are trained with,
+ * and jax on a TPU; plain on a CPU.
+ */
+const char *mw_stack_of_framework(const struct mw_gpu *gpu, int framework);
+/* The stack called name, or if NULL that of the framework. */
+enum mw_status mw_cost_ctx_choose_stack(struct mw_cost_ctx *ctx,
+                                        const char *name, int framework,
+                                        struct mw_err *err);
 /* i-th stack, NULL past the end; and whose practice it is. */
 const char *mw_stack_name(size_t i);
 const char *mw_stack_text(size_t i);

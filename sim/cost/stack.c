@@ -14,6 +14,8 @@
  */
 #include "sim/cost/cost.h"
 
+#include "sim/model/scenario.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +165,36 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
     return mw_fail(err, MW_EINPUT,
                    "no training stack is called '%s'; for example %s", name,
                    stacks[1].name);
+}
+
+const char *mw_stack_of_framework(const struct mw_gpu *gpu, int framework)
+{
+    if (gpu->is_cpu) {
+        return "plain";
+    }
+    switch ((enum mw_framework)framework) {
+    case MW_FRAMEWORK_ANY:
+        return strcasecmp(gpu->arch, "tpu") == 0 ? "jax" : "megatron-core";
+    case MW_FRAMEWORK_MEGATRON_CORE:
+        return "megatron-core";
+    case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        return "megatron-deepspeed";
+    case MW_FRAMEWORK_TORCHTITAN:
+        return "torchtitan";
+    case MW_FRAMEWORK_NANOTRON:
+        return "nanotron";
+    case MW_FRAMEWORK_HOST:
+        return "plain";
+    }
+    return "plain";
+}
+
+enum mw_status mw_cost_ctx_choose_stack(struct mw_cost_ctx *ctx,
+                                        const char *name, int framework,
+                                        struct mw_err *err)
+{
+    return mw_cost_ctx_set_stack(
+        ctx, name ? name : mw_stack_of_framework(ctx->gpu, framework), err);
 }
 
 double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks)

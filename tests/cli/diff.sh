@@ -33,7 +33,7 @@ json "o['a']['tokens'] * 8 == o['b']['tokens']"
 expect 0 "$mw" diff p.yaml p.yaml
 grep -q 'take the same time' stdout.txt || fail "equal plans differ"
 grep -q 'No setting differs' stdout.txt || fail "equal plans have settings"
-expect 0 "$mw" diff "$llama" "$llama" --stack-b megatron-core --json
+expect 0 "$mw" diff "$llama" "$llama" --stack megatron-core-serial --stack-b megatron-core --json
 sums
 json "[s['setting'] for s in o['settings']] == ['stack']"
 

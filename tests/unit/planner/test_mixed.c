@@ -110,7 +110,7 @@ static void check(const char *memory)
 
     n += price_ways(&w, "dgx-h100", 1, way + n);
     enum mw_status status =
-        mw_mixed_find(&w.scenario, w.db, NULL, systems, 2, &opts, m, NULL);
+        mw_mixed_find(&w.scenario, w.db, "plain", systems, 2, &opts, m, NULL);
     double free_of_changes = brute(way, n, 16, 0);
 
     if (isinf(free_of_changes)) {
