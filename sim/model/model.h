@@ -20,15 +20,19 @@ enum mw_position { MW_POS_LEARNED, MW_POS_ROTARY, MW_POS_ALIBI, MW_POS_NONE };
 enum mw_activation { MW_ACT_GELU, MW_ACT_SILU, MW_ACT_RELU };
 
 struct mw_moe {
-    int n_experts;    /* routed experts; 0: a dense model */
-    int top_k;        /* routed experts per token */
-    int n_shared;     /* shared experts */
-    int ffn;          /* intermediate size of one routed expert */
-    int shared_ffn;   /* total intermediate size of the shared experts */
-    int first_dense;  /* leading layers with a dense MLP */
-    int every;        /* an MoE layer each `every` layers (1: all) */
-    bool shared_gate; /* sigmoid gate on the shared expert (Qwen2-MoE) */
-    bool router_bias; /* expert-bias vector of the router (DeepSeek-V3) */
+    int n_experts;     /* routed experts; 0: a dense model */
+    int top_k;         /* routed experts per token */
+    int n_shared;      /* shared experts */
+    int ffn;           /* intermediate size of one routed expert */
+    int shared_ffn;    /* total intermediate size of the shared experts */
+    int first_dense;   /* leading layers with a dense MLP */
+    int every;         /* an MoE layer each `every` layers (1: all) */
+    bool shared_gate;  /* sigmoid gate on the shared expert (Qwen2-MoE) */
+    bool router_bias;  /* expert-bias vector of the router (DeepSeek-V3) */
+    int node_limit;    /* a token's experts lie on so many nodes at most
+                          (group-limited routing); 0: any */
+    bool fp8_dispatch; /* tokens and gradients go to the experts in FP8, and
+                          come back in the type of activations */
 };
 
 /* Multi-head latent attention (DeepSeek-V2, section 2.1). */

@@ -49,6 +49,12 @@ static const struct mw_field moe_fields[] = {
      .type = MW_F_BOOL,
      .offset = offsetof(struct mw_moe, router_bias),
      .doc = "bias of each expert in the router"},
+    MOE_ROW("node_limit", node_limit, 0,
+            "a token's experts lie on so many nodes at most; 0: any"),
+    {.key = "fp8_dispatch",
+     .type = MW_F_BOOL,
+     .offset = offsetof(struct mw_moe, fp8_dispatch),
+     .doc = "tokens go to the experts in FP8"},
     MW_FIELD_END};
 
 #define MLA_ROW(k, member, low, need, text)                                    \

@@ -193,6 +193,9 @@ static void emit_coll(const struct mw_fstep *step, enum mw_pass pass, int coll,
     struct mw_op op = step->op;
 
     if (coll != NO_COLL) {
+        if (pass != MW_PASS_F && step->bytes_b > 0) {
+            op.coll_bytes = step->bytes_b;
+        }
         op.pass = pass;
         op.coll = (enum mw_coll_op)coll;
         push(out, &op);

@@ -31,7 +31,8 @@ struct mw_fstep {
     double core_save_bytes; /* the part of save_bytes that it then drops (all
                                but q, k, v) */
     bool is_probs_v;        /* of the two unfused products, the second */
-    double bytes_b;         /* of an element-wise B; 0: what its kind says */
+    double bytes_b;         /* of an element-wise B or a backward collective; 0:
+                               what its kind says, or as forward */
 };
 struct mw_fsteps {
     struct mw_fstep *v;

@@ -89,6 +89,19 @@ static void add_grouped(const struct mw_sizes *s, const char *name,
     step->op.bytes = mw_gemm_bytes(s, step->op.m, n_out, in, experts);
 }
 
+/* An all-to-all of so many bytes forward and backward. */
+static void add_exchange(const struct mw_sizes *s, const char *name,
+                         double forward_bytes, double backward_bytes,
+                         struct mw_fsteps *out)
+{
+    struct mw_fstep *step = mw_fstep_coll(
+        out, s, name, MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL, forward_bytes);
+
+    if (step != NULL) {
+        step->bytes_b = backward_bytes;
+    }
+}
+
 static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
 {
     int etp = s->work->layout->etp;
@@ -99,8 +112,11 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     double message = x_bytes(s, (double)sent, (double)hidden);
     double gathered = message * etp;
 
-    mw_fstep_coll(out, s, "dispatch", MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
-                  message);
+    double to_experts = s->m->moe.fp8_dispatch
+                            ? message * mw_dtype_bytes(MW_FP8) / s->el
+                            : message;
+
+    add_exchange(s, "dispatch", to_experts, message, out);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
                   MW_REDUCE_SCATTER, gathered);
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
@@ -108,8 +124,7 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
                   MW_ALL_GATHER, gathered);
-    mw_fstep_coll(out, s, "combine", MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
-                  message);
+    add_exchange(s, "combine", message, to_experts, out);
 }
 
 /* The tokens are those that the router saw; it keeps them for both. */

@@ -168,7 +168,8 @@ static const struct preset presets[] = {
       SIZES(7168, 61, 128, 128, 192, 18432, 129280, 163840), LLAMA_LIKE,
       DEEPSEEK_MLA(1536),
       .moe = {.n_experts = 256, .top_k = 8, .ffn = 2048, .n_shared = 1,
-              .shared_ffn = 2048, .first_dense = 3, .router_bias = true},
+              .shared_ffn = 2048, .first_dense = 3, .router_bias = true,
+              .node_limit = 4},
       .n_mtp = 1}, HF_DEEPSEEK},
 
     /* Small enough to train for a few steps on the cores of any machine; 8

@@ -296,11 +296,24 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
     return h;
 }
 
+/* Keys of model and cluster younger than the format; their default is 0. */
+static bool is_young_default(const struct mw_field *f, const void *base)
+{
+    static const char *const young[] = {"node_limit", "fp8_dispatch", NULL};
+    static const struct mw_raw_scenario zero;
+    const char *const *key = young;
+
+    while (*key != NULL && strcmp(*key, f->key) != 0) {
+        key++;
+    }
+    return *key != NULL && hash_field(0, f, base) == hash_field(0, f, &zero);
+}
+
 static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
                             const void *base)
 {
     for (const struct mw_field *f = fields; f->key != NULL; f++) {
-        h = hash_field(h, f, base);
+        h = is_young_default(f, base) ? h : hash_field(h, f, base);
     }
     return h;
 }

@@ -71,14 +71,21 @@ static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
  * Of k copies of a token that go to experts spread over N nodes, those that
  * leave it when each node gets it once:
  *   (N-1) (1 - (1 - 1/N)^k)  of  k (N-1) / N
+ *
+ * With its experts on M < N nodes (group-limited routing), M for N on the
+ * left, of which (N-1) / N are other nodes.
  */
 static double once_per_node(const struct mw_step_price *p,
                             const struct mw_op *op)
 {
     double n = p->group[op->dim].n_nodes, k = p->scenario->model.moe.top_k;
+    double limit = p->scenario->model.moe.node_limit;
 
     if (!p->ctx->stack.sends_once || op->coll != MW_ALL_TO_ALL || n <= 1) {
         return 1;
+    }
+    if (limit > 0) {
+        n = fmin(n, limit);
     }
     return n * (1 - pow(1 - 1 / n, k)) / k;
 }

@@ -324,6 +324,37 @@ static void test_moe(void **state)
     mw_array_release(&f.ops);
 }
 
+/* FP8 on the way to the experts: the first exchange of a forward pass and the
+ * first of a backward one, which undoes the last. */
+static void test_fp8_dispatch(void **state)
+{
+    struct fixture f;
+    static const char *const halved[] = {"dispatch", "combine"};
+
+    (void)state;
+    set_up(&f, "mixtral-8x7b");
+    f.l.dp = 4;
+    f.l.ep = 4;
+    f.m.moe.fp8_dispatch = true;
+    for (int b = 0; b < 2; b++) {
+        int n = 0;
+
+        layer(&f, 0, b ? MW_PASS_B : MW_PASS_F);
+        for (size_t i = 0; i < f.ops.n; i++) {
+            const struct mw_op *op = &f.ops.v[i];
+
+            if (op->kind == MW_OP_COLL && op->dim == MW_DIM_EP) {
+                double el = strcmp(op->name, halved[b]) == 0 ? 1 : 2;
+
+                n++;
+                mw_assert_near(op->coll_bytes, el * 2 * 2048 * 4096, 0, 0);
+            }
+        }
+        assert_int_equal(n, 2);
+    }
+    mw_array_release(&f.ops);
+}
+
 /* DeepSeek-V3: the first three layers are dense, the others have a shared
  * expert; latents stand in the place of qkv. */
 static void test_mla(void **state)
@@ -437,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_unfused_passes),
         cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_moe),
+        cmocka_unit_test(test_fp8_dispatch),
         cmocka_unit_test(test_mla),
         cmocka_unit_test(test_embedding_and_head),
         cmocka_unit_test(test_fp8),
