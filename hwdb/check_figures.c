@@ -181,11 +181,11 @@ static void check_constant(struct mw_hw_check *c, size_t i,
                   "'-' and '.' alone",
                   r->name);
     }
-    if (!mw_hw_list_has("s;ratio;B;B/s;FLOP;FLOP/s;FLOP/clock;W;count;elements",
+    if (!mw_hw_list_has("s;1/s;ratio;B;B/s;FLOP;FLOP/s;FLOP/clock;W;count;elements",
                         r->unit)) {
         mw_hw_bad(
             c, i, "unit",
-            "'%s' must be SI: s, ratio, B, B/s, FLOP, FLOP/s, FLOP/clock, W, "
+            "'%s' must be SI: s, 1/s, ratio, B, B/s, FLOP, FLOP/s, FLOP/clock, W, "
             "count or elements",
             r->unit);
     } else if (unit != NULL && strcmp(unit, r->unit) != 0) {
@@ -205,7 +205,7 @@ static void check_constant(struct mw_hw_check *c, size_t i,
         limit = is_factor ? 10 : limit;
         mw_hw_expect_max(c, i, "value", r->value, limit,
                          "a fraction (0.08, not 8)");
-    } else if (strcmp(r->unit, "s") == 0) {
+    } else if (strcmp(r->unit, "s") == 0 && !has_prefix(r->name, "job_")) {
         mw_hw_expect_max(c, i, "value", r->value, 1,
                          "a latency in seconds (1.5e-6, not 1.5)");
     }

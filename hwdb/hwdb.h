@@ -133,6 +133,11 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
                                 const struct mw_constant **out,
                                 struct mw_err *err);
 
+/* Prices of a device in US dollars per GPU and hour: the lowest and highest row
+ * of costs.csv of that kind ("on-demand"; NULL: any). false: there is none. */
+bool mw_hwdb_price(const struct mw_hwdb *db, const char *gpu_slug,
+                   const char *kind, double *out_low, double *out_high);
+
 /* Measured kernels of one (device, op, pass, dtype), sorted by (k, n, m);
  * *out points into the database. n = 0 when there is none. */
 size_t mw_hwdb_kernels(const struct mw_hwdb *db, const char *device,

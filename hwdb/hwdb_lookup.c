@@ -286,6 +286,31 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
     return MW_OK;
 }
 
+bool mw_hwdb_price(const struct mw_hwdb *db, const char *gpu_slug,
+                   const char *kind, double *out_low, double *out_high)
+{
+    const struct mw_hw_cost_row *rows =
+        MW_HW_ROWS(db, MW_HW_COSTS, struct mw_hw_cost_row);
+    bool is_found = false;
+
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_COSTS); i++) {
+        const struct mw_hw_cost_row *r = &rows[i];
+
+        if (mw_hw_casecmp(r->gpu, gpu_slug) != 0 ||
+            (kind != NULL && mw_hw_casecmp(r->kind, kind) != 0)) {
+            continue;
+        }
+        if (!is_found || r->usd_per_gpu_hour_low < *out_low) {
+            *out_low = r->usd_per_gpu_hour_low;
+        }
+        if (!is_found || r->usd_per_gpu_hour_high > *out_high) {
+            *out_high = r->usd_per_gpu_hour_high;
+        }
+        is_found = true;
+    }
+    return is_found;
+}
+
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
 {
     const struct mw_hw_machine_row *rows =

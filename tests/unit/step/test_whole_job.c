@@ -1,0 +1,150 @@
+/*
+ * Whole jobs against published rates and closed forms: mean times between
+ * failures of two clusters (Kokolis et al., HPCA 2025) and of Llama 3; Young's
+ * and Daly's intervals; the simulation against Daly's expected time.
+ */
+#include "mw_test.h"
+
+#include "sim/step/whole_job.h"
+
+#include <math.h>
+
+/* 2048 nodes, a million steps of 1 s, a checkpoint of 10 s. */
+static struct mw_job_spec big_job(void)
+{
+    return (struct mw_job_spec){.tokens = 1e12,
+                                .tokens_per_step = 1e6,
+                                .step_time_s = 1,
+                                .n_nodes = 2048,
+                                .checkpoint_bytes = 1e13,
+                                .storage_Bps = 1e12,
+                                .node_failures_per_day = 3.79e-3,
+                                .restart_s = 600,
+                                .repair_s = 86400,
+                                .seed = 1234};
+}
+
+static double mtbf_hours(int nodes, double rate)
+{
+    struct mw_job_spec s = big_job();
+    struct mw_job j;
+
+    s.n_nodes = nodes;
+    s.node_failures_per_day = rate;
+    mw_job_predict(&s, &j);
+    return j.mtbf_s / 3600;
+}
+
+static void failures_of_known_clusters(void **state)
+{
+    (void)state;
+    mw_assert_near(mtbf_hours(2048, 6.50e-3), 1.80, .01, 0);
+    mw_assert_near(mtbf_hours(16384, 6.50e-3), .225, .01, 0);
+    mw_assert_near(mtbf_hours(2048, 3.79e-3), 3.09, .01, 0);
+}
+
+/* M = 3.09 h: intervals of 472, 817, 1156 and 1635 s for checkpoints of 10, 30,
+ * 60 and 120 s, and 4.2, 7.3, 10.4, 14.7 % lost before restarts (sqrt(2 d / M)
+ * to first order). */
+static void intervals(void **state)
+{
+    (void)state;
+    const double block_s[] = {10, 30, 60, 120};
+    const double young_s[] = {472, 817, 1156, 1635};
+    const double lost[] = {.042, .073, .104, .147};
+    double m = 3.09 * 3600;
+
+    for (int i = 0; i < 4; i++) {
+        struct mw_job_spec s = big_job();
+        struct mw_job j;
+
+        mw_assert_near(mw_job_young_s(block_s[i], m), young_s[i], 2e-3, 0);
+        s.checkpoint_bytes = block_s[i] * s.storage_Bps;
+        s.restart_s = 0;
+        mw_job_predict(&s, &j);
+        mw_assert_near(block_s[i] / j.young_s + j.young_s / (2 * m), lost[i],
+                       .01, 0);
+        /* the next order adds a little to what is lost over what is done */
+        assert_true(1 / j.goodput - 1 > lost[i]);
+        mw_assert_near(1 / j.goodput - 1, lost[i], .1, 0);
+        assert_true(j.daly_s < j.young_s);
+    }
+    assert_true(mw_job_daly_s(10, 5) == 5);
+}
+
+/* Daly's interval is the best one: no other has a shorter expected time. */
+static void daly_is_best(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job best, other;
+
+    mw_job_predict(&s, &best);
+    for (double f = .25; f <= 4; f *= 1.19) {
+        s.interval_s = best.daly_s * f;
+        mw_job_predict(&s, &other);
+        assert_true(other.wall_s >= best.wall_s * (1 - 1e-5));
+    }
+}
+
+static void simulation_meets_the_formula(void **state)
+{
+    (void)state;
+    const double block_s[] = {2, 30, 300};
+    const double restart_s[] = {0, 600, 3600};
+
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++) {
+            struct mw_job_spec s = big_job();
+            struct mw_job j;
+
+            s.checkpoint_bytes = block_s[i] * s.storage_Bps;
+            s.restart_s = restart_s[k];
+            mw_job_predict(&s, &j);
+            mw_assert_near(j.simulated_goodput, j.goodput, .01, 0);
+            mw_assert_near(j.productive_s + j.saving_s + j.lost_s + j.restart_s,
+                           j.wall_s, 1e-9, 0);
+            assert_true(j.wall_p10_s < j.wall_s && j.wall_s < j.wall_p90_s);
+        }
+    }
+}
+
+static void without_failures(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job j;
+
+    s.node_failures_per_day = 0;
+    mw_job_predict(&s, &j);
+    mw_assert_near(j.wall_s, 1e6 + 10, 1e-12, 0);
+    assert_int_equal(j.spares, 0);
+    assert_true(isinf(j.mtbf_s));
+    s.interval_s = 1000;
+    mw_job_predict(&s, &j);
+    mw_assert_near(j.wall_s, 1e6 + 1000 * 10, 1e-12, 0);
+}
+
+/* 7.76 nodes in repair on average: P(X <= 14) = 0.9864, P(X <= 15) = 0.9937
+ * for a Poisson number of that mean. */
+static void spares(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job j;
+
+    mw_job_predict(&s, &j);
+    assert_int_equal(j.spares, 15);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(failures_of_known_clusters),
+        cmocka_unit_test(intervals),
+        cmocka_unit_test(daly_is_best),
+        cmocka_unit_test(simulation_meets_the_formula),
+        cmocka_unit_test(without_failures),
+        cmocka_unit_test(spares)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
