@@ -12,6 +12,7 @@ struct args {
     struct mw_cli cli;
     const char *scenario, *plan, *trace, *csv, *stack;
     bool is_explained, has_ledger, has_sensitivity;
+    struct mw_sim_job_args job;
 };
 
 enum {
@@ -50,11 +51,13 @@ static const char doc[] =
     "Examples:\n"
     "  meshwright sim scenarios/gpt3-175b-64xdgx-a100.yaml\n"
     "  meshwright sim scenarios/llama3-8b-2xdgx-h100.yaml --plan plan.yaml "
-    "--trace t.json\n\n"
+    "--trace t.json\n"
+    "  meshwright sim scenarios/gpt3-175b-64xdgx-a100.yaml --tokens 300B\n\n"
     "Model TFLOP/s count the useful work: forward once, backward twice, no "
     "recomputation; attention in full, or causal where the workload says so. "
     "Hardware TFLOP/s add the recomputed operators. MFU is model FLOP/s over "
-    "the peak of the workload's dtype. Exposed time: what a rank computes, "
+    "the peak of the workload's dtype, HFU hardware FLOP/s. Exposed time: what "
+    "a rank computes, "
     "else what it waits for, else bubble; averaged over the stages it sums to "
     "the step time.\n"
     "Stacks (--stack): plain, megatron-core, megatron-core-serial, "
@@ -72,6 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = a != NULL ? &a->cli : NULL;
+        state->child_inputs[1] = a != NULL ? &a->job : NULL;
         return 0;
     case OPT_PLAN:
         a->plan = arg;
@@ -123,6 +127,26 @@ static enum mw_status write_files(const struct args *a,
     return status;
 }
 
+static enum mw_status show(const struct args *a, struct mw_sim_view *view,
+                           struct mw_err *err)
+{
+    struct mw_sim_job job;
+
+    if (a->job.tokens > 0) {
+        enum mw_status s =
+            mw_sim_job_make(&a->job, view->scenario, view->ctx,
+                            view->result->step_time_s, &job, err);
+
+        if (s != MW_OK) {
+            return s;
+        }
+        view->job = &job;
+    }
+    mw_sim_view_print(view, a->cli.json);
+    view->job = NULL;
+    return MW_OK;
+}
+
 static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
                                struct mw_err *err)
 {
@@ -155,7 +179,7 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
             view->share = a->has_sensitivity ? share : NULL;
             mw_cli_say_stack(view->scenario, a->stack, view->ctx,
                              a->cli.quiet || a->cli.json);
-            mw_sim_view_print(view, a->cli.json);
+            status = show(a, view, err);
         }
         mw_step_result_release(&result);
     }
@@ -192,13 +216,17 @@ static enum mw_status run(const struct args *a, struct mw_cli_world *world,
 int mw_verb_sim(int argc, char **argv)
 {
     static const struct argp_child children[] = {
-        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+        {&mw_cli_argp, 0, "Common options:", 100},
+        {&mw_sim_job_argp, 0, "The whole job:", 50},
+        {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
                                      .args_doc = "SCENARIO",
                                      .doc = doc,
                                      .children = children};
     struct args a = {0};
+
+    mw_sim_job_default(&a.job);
     struct mw_err err = {0};
     struct mw_cli_world world;
 

@@ -32,6 +32,14 @@ static void print_head(const struct mw_sim_view *v)
     }
 }
 
+/* Like MFU, with the recomputed operators counted. */
+static double hfu(const struct mw_step_result *r)
+{
+    return r->model_tflops_per_gpu > 0
+               ? r->mfu * r->hardware_tflops_per_gpu / r->model_tflops_per_gpu
+               : 0;
+}
+
 static void print_rates(const struct mw_sim_view *v)
 {
     const struct mw_step_result *r = v->result;
@@ -45,7 +53,8 @@ static void print_rates(const struct mw_sim_view *v)
            v->scenario->workload.causal_flops ? "causal" : "full");
     printf("hardware TFLOP/s/GPU    %.4g (with recomputation)\n",
            r->hardware_tflops_per_gpu);
-    printf("MFU                     %.1f %% of %s in %s\n", 100 * r->mfu,
+    printf("MFU                     %.1f %% (HFU %.1f %%) of %s in %s\n",
+           100 * r->mfu, 100 * hfu(r),
            mw_fmt_flops(mw_cost_peak_flops(v->ctx, v->scenario->workload.dtype),
                         text),
            mw_dtype_name(v->scenario->workload.dtype));
@@ -190,6 +199,9 @@ static void print_people(const struct mw_sim_view *v)
     if (v->share != NULL) {
         print_shares(v->share);
     }
+    if (v->job != NULL) {
+        mw_sim_job_print(v->job);
+    }
     if (v->explain != NULL) {
         printf("\n");
         mw_explain_print(v->explain, EXPLAIN_DEPTH, stdout);
@@ -307,6 +319,7 @@ static json_t *view_json(const struct mw_sim_view *v)
     mw_json_set_real(o, "model_tflops_per_gpu", r->model_tflops_per_gpu);
     mw_json_set_real(o, "hardware_tflops_per_gpu", r->hardware_tflops_per_gpu);
     mw_json_set_real(o, "mfu", r->mfu);
+    mw_json_set_real(o, "hfu", hfu(r));
     mw_json_set(o, "breakdown", breakdown_json(r));
     mw_json_set(o, "memory", memory_json(r));
     mw_json_set_int(o, "events", (long long)r->events);
@@ -323,6 +336,9 @@ static json_t *view_json(const struct mw_sim_view *v)
     }
     if (v->share != NULL) {
         mw_json_set(o, "sensitivity", shares_json(v->share));
+    }
+    if (v->job != NULL) {
+        mw_json_set(o, "job", mw_sim_job_json(v->job));
     }
     if (overlay != NULL) {
         mw_json_set_str(o, "overlay", overlay);

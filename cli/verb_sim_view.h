@@ -3,6 +3,7 @@
 #define MW_CLI_VERB_SIM_VIEW_H
 
 #include "cli/cli.h"
+#include "cli/sim_job.h"
 
 #include "sim/step/ledger.h"
 
@@ -12,7 +13,8 @@ struct mw_sim_view {
     const struct mw_cost_ctx *ctx;
     const struct mw_step_result *result;
     const struct mw_explain *explain; /* NULL: not asked for */
-    const double *share; /* [MW_RESOURCE_COUNT]; NULL: not asked for */
+    const double *share;          /* [MW_RESOURCE_COUNT]; NULL: not asked for */
+    const struct mw_sim_job *job; /* NULL: not asked for */
     bool has_ledger;
 };
 void mw_sim_view_print(const struct mw_sim_view *view, bool as_json);

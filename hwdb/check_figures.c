@@ -181,13 +181,14 @@ static void check_constant(struct mw_hw_check *c, size_t i,
                   "'-' and '.' alone",
                   r->name);
     }
-    if (!mw_hw_list_has("s;1/s;ratio;B;B/s;FLOP;FLOP/s;FLOP/clock;W;count;elements",
-                        r->unit)) {
-        mw_hw_bad(
-            c, i, "unit",
-            "'%s' must be SI: s, 1/s, ratio, B, B/s, FLOP, FLOP/s, FLOP/clock, W, "
-            "count or elements",
-            r->unit);
+    if (!mw_hw_list_has(
+            "s;1/s;ratio;B;B/s;FLOP;FLOP/s;FLOP/clock;W;count;elements",
+            r->unit)) {
+        mw_hw_bad(c, i, "unit",
+                  "'%s' must be SI: s, 1/s, ratio, B, B/s, FLOP, FLOP/s, "
+                  "FLOP/clock, W, "
+                  "count or elements",
+                  r->unit);
     } else if (unit != NULL && strcmp(unit, r->unit) != 0) {
         mw_hw_bad(c, i, "unit", "is '%s' but %s is in '%s'", r->unit, r->name,
                   unit);

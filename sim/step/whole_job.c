@@ -13,6 +13,9 @@
 
 static const double day_s = 86400;
 enum { FAILURES = 100000, JOBS = 200 };
+/* Failures in a period and a restart from which on a job gets nowhere: e^20
+ * attempts. */
+static const double hopeless = 20;
 
 double mw_job_young_s(double checkpoint_s, double mtbf_s)
 {
@@ -39,12 +42,12 @@ struct draw {
 static double next_failure_s(struct draw *d)
 {
     /* 1 - u: the unit draw may be 0, never 1 */
-    return -d->mtbf_s *
-           log(1 - mw_rand_unit(d->seed, d->stream, d->index++));
+    return -d->mtbf_s * log(1 - mw_rand_unit(d->seed, d->stream, d->index++));
 }
 
 /* One stretch from the end of a restart to the end of the next: whole periods
- * done, and how long it took. At most `most` periods: then no failure ends it. */
+ * done, and how long it took. At most `most` periods: then no failure ends it.
+ */
 static double stretch(struct draw *d, double most, double *out_s)
 {
     double up_s = next_failure_s(d);
@@ -164,6 +167,11 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
     out->interval_s = spec->interval_s > 0 ? spec->interval_s : out->daly_s;
     if (out->interval_s > out->productive_s) {
         out->interval_s = out->productive_s;
+    }
+    if ((spec->restart_s + out->interval_s + out->checkpoint_s) / out->mtbf_s >
+        hopeless) {
+        out->wall_s = INFINITY;
+        return;
     }
     with_failures(spec, out);
     simulate(spec, out);

@@ -35,18 +35,20 @@ struct mw_job {
     double mtbf_s;       /* of the job; infinite without failures */
     double checkpoint_s; /* blocked by one */
     double young_s, daly_s, interval_s;
-    double wall_s;    /* expected */
-    double goodput;   /* productive / wall */
-    double failures;  /* expected */
-    double saving_s;  /* of the wall time: in checkpoints, */
-    double restart_s; /* in restarts, */
-    double lost_s;    /* in work that is done again */
+    double wall_s;                 /* expected */
+    double goodput;                /* productive / wall */
+    double failures;               /* expected */
+    double saving_s;               /* of the wall time: in checkpoints, */
+    double restart_s;              /* in restarts, */
+    double lost_s;                 /* in work that is done again */
     double simulated_goodput;      /* over 100,000 failures */
     double wall_p10_s, wall_p90_s; /* over 200 simulated jobs */
     int spares; /* failed nodes at a time that are not exceeded 99 % of it */
 };
 
-/* All of spec positive (rates and interval may be 0). */
+/* All of spec positive (rates and interval may be 0). A job that fails 20 times
+ * in a period and a restart never ends: wall_s is infinite, what follows it 0.
+ */
 void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out);
 
 /* sqrt(2 d M), and Daly's equation 37 (M for d >= 2 M). */

@@ -107,6 +107,18 @@ write future.yaml 's/^format: 1/format: 9/' good-plan.yaml
 expect 3 "$mw" sim "$small" --plan future.yaml
 first_line '^meshwright: future\.yaml:[0-9]+:[0-9]+: .*format'
 
+# --- whole jobs
+expect 2 "$mw" sim "$good" --tokens 15TT
+first_line "--tokens: '15TT' is no number of tokens"
+expect 2 "$mw" sim "$good" --price 3
+first_line "need --tokens"
+expect 2 "$mw" sim "$good" --tokens 1T --restart 5
+first_line "--restart: '5' needs a unit"
+expect 2 "$mw" sim "$good" --tokens 1T --failures -1
+first_line "--failures: '-1' is no number"
+expect 3 "$mw" sim "$good" --tokens 1T --failures 1e6
+first_line "fails so often that the job never ends"
+
 # --- tables
 mkdir overlay
 printf 'slug,name\nx\n' >overlay/gpus.csv

@@ -137,6 +137,17 @@ static void spares(void **state)
     assert_int_equal(j.spares, 15);
 }
 
+static void hopeless(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job j;
+
+    s.node_failures_per_day = 10;
+    mw_job_predict(&s, &j);
+    assert_true(isinf(j.wall_s));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +156,7 @@ int main(void)
         cmocka_unit_test(daly_is_best),
         cmocka_unit_test(simulation_meets_the_formula),
         cmocka_unit_test(without_failures),
-        cmocka_unit_test(spares)};
+        cmocka_unit_test(spares),
+        cmocka_unit_test(hopeless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
