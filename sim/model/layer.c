@@ -20,6 +20,9 @@ static struct mw_fsteps layer_steps(const struct mw_sizes *s, int layer)
 
     mw_steps_attention(s, &steps);
     mw_steps_mlp(s, layer, &steps);
+    if (s->work->lora_rank > 0) {
+        mw_steps_freeze(s, true, &steps);
+    }
     return steps;
 }
 
@@ -120,6 +123,9 @@ static struct mw_fsteps embedding_steps(const struct mw_sizes *s)
         mw_fstep_simple(&steps, s, MW_OP_ADD, "embed_add", s->own_tokens,
                         hidden, 3 * s->el * own + mask, mask);
     }
+    if (s->work->lora_rank > 0) {
+        mw_steps_freeze(s, false, &steps);
+    }
     return steps;
 }
 
@@ -145,6 +151,9 @@ static struct mw_fsteps head_steps(const struct mw_sizes *s)
                   per_token);
     mw_fstep_coll(&steps, s, "loss_sum", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
                   per_token);
+    if (s->work->lora_rank > 0) {
+        mw_steps_freeze(s, false, &steps);
+    }
     return steps;
 }
 
@@ -197,8 +206,7 @@ double mw_boundary_bytes(const struct mw_work *work)
 
 /* ---- model FLOPs
  * ------------------------------------------------------------- */
-/* Weights of matrices that one token meets in a forward pass. */
-static double matrix_weights(const struct mw_model *model)
+double mw_model_matrix_weights(const struct mw_model *model)
 {
     struct mw_params params = {0};
     double sum = model->tied ? (double)model->vocab * model->hidden : 0;
@@ -224,5 +232,6 @@ double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
                   (mw_model_qk_dim(model) + mw_model_v_dim(model)) *
                   (double)model->n_layers;
 
-    return 3 * (2 * matrix_weights(model) + (is_causal_half ? 0.5 : 1) * core);
+    return 3 * (2 * mw_model_matrix_weights(model) +
+                (is_causal_half ? 0.5 : 1) * core);
 }

@@ -136,6 +136,27 @@ int64_t mw_param_shard_count(const struct mw_param *p,
 int64_t mw_model_param_count(const struct mw_model *model);
 int64_t mw_model_active_param_count(const struct mw_model *model);
 
+/* ---- low-rank adapters (lora.c) ------------------------------------------ */
+/* Which linear layers carry them. */
+enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION };
+/* What frozen matrices of the layers are stored in: as other weights, or in
+ * 4-bit NormalFloat with doubly quantised scales. */
+enum mw_base_dtype { MW_BASE_SAME, MW_BASE_NF4 };
+/* Bytes of one weight then: 4 bits, an 8-bit scale for each 64, an fp32 one for
+ * each 256 scales (Dettmers et al., arXiv:2305.14314, section 3). */
+#define MW_NF4_BYTES (0.5 + 1.0 / 64 + 4.0 / (64 * 256))
+/* Appends the adapters of a parameter table: A [outer][rank][cols] and B
+ * [outer][rows][rank] of each chosen tensor, in its order. */
+void mw_lora_params(const struct mw_params *base, int rank,
+                    enum mw_lora_targets targets, struct mw_params *out);
+/* Does QLoRA store it in 4 bits? Matrices of layers; not embedding and head. */
+bool mw_param_is_quantised(const struct mw_param *p);
+/* As mw_model_flops_per_token, without the weight gradients of what is frozen
+ * and with the adapters. */
+double mw_lora_flops_per_token(const struct mw_model *model, int64_t seq,
+                               bool is_causal_half, int rank,
+                               enum mw_lora_targets targets);
+
 /* ---- operators ----------------------------------------------------------- */
 enum mw_op_kind {
     MW_OP_GEMM,      /* D[m,n] = A[m,k] B[k,n], `batch` times */
@@ -238,6 +259,9 @@ struct mw_work {
     bool is_flash;            /* fused attention (no s x s tensor stored) */
     bool has_dropout;         /* masks stored (Megatron of 2021) */
     enum mw_dtype grad_dtype; /* that weight gradients accumulate in */
+    int lora_rank;            /* adapters alone learn; 0: all weights do */
+    enum mw_lora_targets lora_targets;
+    enum mw_base_dtype base_dtype;
 };
 
 /*
@@ -249,8 +273,9 @@ struct mw_work {
  * MW_PASS_B and MW_PASS_W are the separate input- and weight-gradient parts;
  * MW_PASS_BW is B followed by W. W also holds the parameter gradients of norms
  * and, with sp, the all-gather of the saved input shards that its GEMMs read.
- * With recomputation the forward operators to repeat are not in B: ask
- * mw_layer_recompute_ops. An operator that a pass does not need is left out.
+ * With adapters (work->lora_rank) W holds theirs alone. With recomputation the
+ * forward operators to repeat are not in B: ask mw_layer_recompute_ops. An
+ * operator that a pass does not need is left out.
  */
 void mw_layer_ops(const struct mw_work *work, int layer, enum mw_pass pass,
                   struct mw_ops *out);
@@ -273,6 +298,10 @@ double mw_boundary_bytes(const struct mw_work *work);
  * or causal (half); no multi-token prediction. */
 double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
                                 bool is_causal_half);
+
+/* Weights of matrices that one token meets in a forward pass (top_k experts).
+ */
+double mw_model_matrix_weights(const struct mw_model *model);
 
 /* ---- memory ----------------------------------------------------------------
  */

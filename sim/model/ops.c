@@ -346,6 +346,9 @@ static void emit_weight(const struct mw_sizes *s, const struct mw_fstep *step,
 {
     struct mw_op op = step->op;
 
+    if (step->is_frozen) {
+        return;
+    }
     if (step->has_weight) {
         emit_linear_w(s, step, out);
     } else if (op.kind == MW_OP_NORM) {

@@ -31,6 +31,7 @@ struct mw_fstep {
     double core_save_bytes; /* the part of save_bytes that it then drops (all
                                but q, k, v) */
     bool is_probs_v;        /* of the two unfused products, the second */
+    bool is_frozen;         /* its weights do not learn: no W */
     double bytes_b;         /* of an element-wise B or a backward collective; 0:
                                what its kind says, or as forward */
 };
@@ -91,6 +92,11 @@ double mw_gemm_bytes(const struct mw_sizes *s, int64_t m, int64_t n, int64_t k,
 /* The forward steps of a layer's two blocks, in execution order. */
 void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out);
 void mw_steps_mlp(const struct mw_sizes *s, int layer, struct mw_fsteps *out);
+
+/* What learns are adapters (lora.c); is_layer false: embedding or head, which
+ * have none. Replaces the list. */
+void mw_steps_freeze(const struct mw_sizes *s, bool is_layer,
+                     struct mw_fsteps *steps);
 
 /* Appends the operators of a pass for the steps. */
 void mw_steps_emit(const struct mw_sizes *s, const struct mw_fsteps *steps,

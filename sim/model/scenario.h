@@ -18,12 +18,6 @@ struct mw_cluster {
     int gpus_per_node; /* 0: the system's */
 };
 
-/* Which linear layers carry low-rank adapters. */
-enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION };
-/* What frozen weights are stored in: the workload's dtype, or 4-bit NormalFloat
- * with doubly quantised scales (Dettmers et al., "QLoRA", 2023). */
-enum mw_base_dtype { MW_BASE_SAME, MW_BASE_NF4 };
-
 struct mw_workload {
     int64_t seq;
     int64_t global_batch;     /* sequences per step */

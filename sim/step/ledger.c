@@ -84,6 +84,8 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     const struct mw_step_price *p = &s->f->price;
     const struct mw_unit_size *size = &p->size[unit];
     const double params[] = {size->dense_params, size->expert_params};
+    const double weights[] = {mw_unit_dense_bytes(p, size),
+                              mw_unit_expert_bytes(p, size)};
     const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
 
     for (int i = 0; i < 2; i++) {
@@ -93,7 +95,7 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
         }
         if (p->layout->zero == 3) {
             add(s, MW_DIM_DP, MW_ALL_GATHER, (p->layout->reshard ? 2 : 1) * n,
-                params[i] * p->weight_bytes, groups[i]);
+                weights[i], groups[i]);
         }
     }
     if (p->layout->zero >= 2) {

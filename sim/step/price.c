@@ -215,18 +215,12 @@ static double blocking_s(const struct mw_phase_cost *c)
     return sum;
 }
 
-/* Time of a collective over the parameters of a unit, dense and expert. */
-static double params_coll_s(const struct mw_step_price *p,
-                            enum mw_step_unit unit, enum mw_coll_op op,
-                            double bytes_each)
+/* Time of a collective over so many bytes of the dense part and of experts. */
+static double params_coll_s(const struct mw_step_price *p, enum mw_coll_op op,
+                            double dense_bytes, double expert_bytes)
 {
-    const struct mw_unit_size *size = &p->size[unit];
-
-    return mw_cost_coll(p->ctx, op, size->dense_params * bytes_each,
-                        &p->grad_group, NULL)
-               .time_s +
-           mw_cost_coll(p->ctx, op, size->expert_params * bytes_each,
-                        &p->expert_group, NULL)
+    return mw_cost_coll(p->ctx, op, dense_bytes, &p->grad_group, NULL).time_s +
+           mw_cost_coll(p->ctx, op, expert_bytes, &p->expert_group, NULL)
                .time_s;
 }
 
@@ -234,18 +228,23 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
                      struct mw_explain *explain)
 {
     struct mw_phase_cost *phase = p->cost[unit].phase;
-    double params = p->size[unit].dense_params + p->size[unit].expert_params;
+    const struct mw_unit_size *size = &p->size[unit];
+    double grads = (size->dense_params + size->expert_params) * p->grad_bytes;
+    double weights =
+        mw_unit_dense_bytes(p, size) + mw_unit_expert_bytes(p, size);
     double overlap = p->ctx->stack.overlap_fsdp;
     double gather_s = 0, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
 
     if (p->layout->zero < 2) {
         return;
     }
-    scatter_s = params_coll_s(p, unit, MW_REDUCE_SCATTER, p->grad_bytes) +
-                mw_step_replicas_s(p, p->size[unit].dense_params,
-                                   p->size[unit].expert_params);
+    scatter_s =
+        params_coll_s(p, MW_REDUCE_SCATTER, size->dense_params * p->grad_bytes,
+                      size->expert_params * p->grad_bytes) +
+        mw_step_replicas_s(p, size->dense_params, size->expert_params);
     if (p->layout->zero == 3) {
-        gather_s = params_coll_s(p, unit, MW_ALL_GATHER, p->weight_bytes);
+        gather_s = params_coll_s(p, MW_ALL_GATHER, mw_unit_dense_bytes(p, size),
+                                 mw_unit_expert_bytes(p, size));
     }
     again_s = p->layout->reshard ? gather_s : 0;
     if (overlap > 0) {
@@ -260,10 +259,8 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
         mw_step_exposed_s(gather_s, overlap, work_f_s);
     phase[MW_PHASE_W].s[MW_LANE_DP] =
         mw_step_exposed_s(again_s + scatter_s, overlap, work_b_s);
-    phase[MW_PHASE_F].bytes[MW_LANE_DP] =
-        gather_s > 0 ? params * p->weight_bytes : 0;
-    phase[MW_PHASE_W].bytes[MW_LANE_DP] =
-        (again_s > 0 ? params * p->weight_bytes : 0) + params * p->grad_bytes;
+    phase[MW_PHASE_F].bytes[MW_LANE_DP] = gather_s > 0 ? weights : 0;
+    phase[MW_PHASE_W].bytes[MW_LANE_DP] = (again_s > 0 ? weights : 0) + grads;
     mw_explain_child(explain, "ZeRO gather and scatter",
                      phase[MW_PHASE_F].s[MW_LANE_DP] +
                          phase[MW_PHASE_W].s[MW_LANE_DP],
@@ -365,7 +362,10 @@ void mw_step_price_begin(struct mw_step_price *p,
                  .dtype = w->dtype,
                  .is_flash = w->is_flash,
                  .has_dropout = w->has_dropout,
-                 .grad_dtype = w->grad_dtype},
+                 .grad_dtype = w->grad_dtype,
+                 .lora_rank = w->lora_rank,
+                 .lora_targets = w->lora_targets,
+                 .base_dtype = w->base_dtype},
         /* Mixed precision keeps an fp32 master copy beside the moments; fp32
          * training keeps the moments alone. FP8 and FP4 weights are cast from
          * bf16 copies. */

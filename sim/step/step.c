@@ -3,7 +3,8 @@
  *
  * Figures:
  *   tokens/s/GPU       global batch x sequence / (step time x GPUs)
- *   model FLOPs        Megatron's count of the useful work, no recomputation
+ *   model FLOPs        Megatron's count of the useful work, no recomputation,
+ *                      no weight gradients of what is frozen under adapters
  *                      (Narayanan et al., SC 2021, equation 3, without its
  *                      recomputation), attention in full or causal
  *   hardware FLOPs     model FLOPs plus those of the recomputed operators
@@ -60,14 +61,10 @@ enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
                                       const struct mw_layout *layout,
                                       struct mw_err *err)
 {
-    if (scenario->workload.lora_rank > 0) {
-        return not_priced("workload.lora_rank", err);
-    }
-    if (layout == NULL) {
-        return MW_OK;
-    }
-    return mw_layout_offloads(layout) ? not_priced("layout.offload_*", err)
-                                      : MW_OK;
+    (void)scenario;
+    return layout != NULL && mw_layout_offloads(layout)
+               ? not_priced("layout.offload_*", err)
+               : MW_OK;
 }
 
 /* ---- memory -----------------------------------------------------------------
@@ -116,6 +113,16 @@ static double recompute_flops(const struct mw_step_frame *f, int n_microbatches)
     return sum * l->tp * l->cp * l->dp * n_microbatches;
 }
 
+static double flops_per_token(const struct mw_scenario *s)
+{
+    const struct mw_workload *w = &s->workload;
+
+    return w->lora_rank > 0
+               ? mw_lora_flops_per_token(&s->model, w->seq, w->causal_flops,
+                                         w->lora_rank, w->lora_targets)
+               : mw_model_flops_per_token(&s->model, w->seq, w->causal_flops);
+}
+
 static void fill_figures(const struct mw_step_frame *f, int n_microbatches,
                          struct mw_step_result *out)
 {
@@ -123,9 +130,7 @@ static void fill_figures(const struct mw_step_frame *f, int n_microbatches,
     double tokens = (double)w->global_batch * (double)w->seq;
     double gpu_s = out->step_time_s * mw_layout_ranks(f->price.layout);
 
-    out->model_flops =
-        tokens * mw_model_flops_per_token(&f->price.scenario->model, w->seq,
-                                          w->causal_flops);
+    out->model_flops = tokens * flops_per_token(f->price.scenario);
     out->hardware_flops = out->model_flops + recompute_flops(f, n_microbatches);
     out->tokens_per_s_per_gpu = tokens / gpu_s;
     out->model_tflops_per_gpu = out->model_flops / gpu_s / 1e12;

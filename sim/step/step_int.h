@@ -52,8 +52,11 @@ struct mw_unit_cost {
 };
 /* What a unit occupies on one rank. */
 struct mw_unit_size {
-    double dense_params, expert_params;
+    double dense_params, expert_params; /* that learn */
     double shared_params; /* of the dense: the same on every TP rank */
+    /* Weights under adapters, as they are stored; and the largest matrix of
+     * them in the compute type, while 4 bits are spread. */
+    double frozen_dense_bytes, frozen_expert_bytes, spread_bytes;
     double activation_bytes, recompute_bytes, transient_bytes;
 };
 
@@ -117,6 +120,12 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
  */
 /* Fills p->size; called by mw_step_price_begin. */
 void mw_step_size_units(struct mw_step_price *p);
+/* Bytes of a unit's weights on a rank without ZeRO-3: what learns and what is
+ * frozen, of the dense part and of the experts. */
+double mw_unit_dense_bytes(const struct mw_step_price *p,
+                           const struct mw_unit_size *size);
+double mw_unit_expert_bytes(const struct mw_step_price *p,
+                            const struct mw_unit_size *size);
 
 /* ---- vstage.c: virtual stages and tails ---------------------------------- */
 /* Units of virtual stage k of n, which starts at layer `first`. */
@@ -137,8 +146,10 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                 struct mw_tail *out);
 /* Seconds between two pipeline stages. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
-/* Parameters of the copy of a tied embedding that the last stage holds. */
+/* Parameters of the copy of a tied embedding that the last stage holds, where
+ * it learns, and its bytes where it is frozen. */
 double mw_step_tied_params(const struct mw_step_price *p);
+double mw_step_tied_frozen_bytes(const struct mw_step_price *p);
 
 /* All-reduce of the rank's shares of so many gradients over the replicas. */
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,

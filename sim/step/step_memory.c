@@ -6,7 +6,8 @@
  *   states per parameter, n ranks share a gradient:
  *     weights 2 (fp32: 4) / n from ZeRO-3 on, gradients (their dtype) / n
  *     from ZeRO-2 on, AdamW 12 (fp32: 8) / n from ZeRO-1 on
- *   (Rajbhandari et al., "ZeRO", SC 2020, figure 1)
+ *   (Rajbhandari et al., "ZeRO", SC 2020, figure 1); of what is frozen under
+ *   adapters the weights alone, as they are stored
  *
  * A micro-batch is held from its F to its W or BW: a schedule that splits the
  * backward pass frees at W. Left out: allocator reserve, fragmentation.
@@ -64,16 +65,38 @@ static double transient_bytes(const struct mw_step_price *p,
         const struct mw_unit_size *size = &p->size[unit];
         double bytes = fmax(size->recompute_bytes, size->transient_bytes);
 
-        if (p->layout->zero == 3 &&
-            p->layout->reshard) { /* this unit's weights and the next's */
-            bytes += 2 * p->weight_bytes *
-                     (size->dense_params + size->expert_params);
+        if (p->layout->zero == 3 && p->layout->reshard) {
+            /* this unit's weights and the next's */
+            bytes += 2 * (mw_unit_dense_bytes(p, size) +
+                          mw_unit_expert_bytes(p, size));
         }
+        bytes += size->spread_bytes;
         if (n_units[unit] > 0) {
             most = fmax(most, bytes);
         }
     }
     return most;
+}
+
+/* Also under adapters, where the frozen weights are most of it. */
+static double weight_bytes(const struct mw_step_price *p,
+                           const int n_units[MW_UNIT_COUNT], bool has_tied_twin)
+{
+    double dense = 0, expert = 0, share;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        dense += n_units[unit] * mw_unit_dense_bytes(p, &p->size[unit]);
+        expert += n_units[unit] * mw_unit_expert_bytes(p, &p->size[unit]);
+    }
+    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
+        dense += mw_step_tied_params(p) * p->weight_bytes +
+                 mw_step_tied_frozen_bytes(p);
+    }
+    if (p->layout->zero < 3) {
+        return dense + expert;
+    }
+    share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
+    return p->layout->reshard ? share : share + dense + expert;
 }
 
 void mw_stage_memory_of(const struct mw_step_price *p,
@@ -93,10 +116,7 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     }
     double whole = dense + expert, share = dense / n + expert / n_expert;
 
-    out->weight_bytes = p->weight_bytes * (zero >= 3 ? share : whole);
-    if (zero == 3 && !p->layout->reshard) {
-        out->weight_bytes += p->weight_bytes * whole; /* gathered, kept */
-    }
+    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? share : whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? share : whole);
     out->activation_bytes = activation_bytes;

@@ -4,7 +4,7 @@
  *   tied embedding: all-reduce of its gradient between first and last stage
  *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1, then an
  *   all-reduce of the shares over the replicas that dp_shard makes)
- *   gradients that TP ranks share, with sequence parallelism
+ *   gradients that TP ranks share, with sequence parallelism or adapters
  *   optimizer over the device's (ZeRO-1: its share of) parameters
  *   gather parameters (ZeRO-1, -2)
  *
@@ -290,7 +290,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                                  &pair, NULL)
                         .time_s);
     }
-    if (layout->sp && layout->tp > 1) {
+    if ((layout->sp || p->work.lora_rank > 0) && layout->tp > 1) {
         out->shared_bytes = n.shared * p->grad_bytes;
         out->shared_ps =
             step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->shared_bytes,
@@ -308,7 +308,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     }
 }
 
-double mw_step_tied_params(const struct mw_step_price *p)
+static double tied_elements(const struct mw_step_price *p)
 {
     struct mw_param table = {.name = "tied embedding",
                              .outer = 1,
@@ -318,4 +318,14 @@ double mw_step_tied_params(const struct mw_step_price *p)
                              .shard = MW_SHARD_ROWS};
 
     return (double)mw_param_shard_count(&table, p->layout);
+}
+
+double mw_step_tied_params(const struct mw_step_price *p)
+{
+    return p->work.lora_rank > 0 ? 0 : tied_elements(p);
+}
+
+double mw_step_tied_frozen_bytes(const struct mw_step_price *p)
+{
+    return p->work.lora_rank > 0 ? tied_elements(p) * p->weight_bytes : 0;
 }

@@ -71,6 +71,11 @@ void mw_case_workload(struct mw_case *c)
     w->is_flash = !is_unfused;
     w->has_dropout = is_unfused;
     mw_case_fill(c, MW_FILL_ATTENTION);
+    if (mw_text_has(r->kind, "lora")) {
+        mw_case_fill(c, MW_FILL_LORA);
+        w->lora_rank = 16;
+        w->lora_targets = MW_LORA_ATTENTION;
+    }
     w->causal_flops = mw_text_has(r->flops_attention, "causal") ||
                       mw_text_has(r->tflops_def, "causal");
 }
@@ -238,8 +243,6 @@ static void refuse(struct mw_case *c)
 
     if (isnan(r->tp) && isnan(r->pp) && isnan(r->dp)) {
         mw_case_skip(c, "layout is not given");
-    } else if (mw_text_has(r->kind, "lora")) {
-        mw_case_skip(c, "LoRA");
     } else if (mw_text_has(r->offload, "optimizer") ||
                mw_text_has(r->framework, "offload")) {
         mw_case_skip(c, "offload to the host");

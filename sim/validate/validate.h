@@ -51,6 +51,9 @@
       "sharding within a smaller group as ZeRO-1 over all replicas; ZeRO-1 "   \
       "with FSDP as ZeRO-3")                                                   \
     X(HSDP, "hsdp", "HSDP shards within a node")                               \
+    X(LORA, "lora",                                                            \
+      "rank 16 on attention's linear layers, near the recipes of NeMo and "    \
+      "Megatron-Bridge (rank 16 on linear_qkv)")                               \
     X(SP, "seq_parallel", "with tp > 1 for Megatron-Core since 2024, else no") \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \

@@ -199,6 +199,24 @@ static void test_empty_cells_are_filled_by_rule(void **state)
     mw_validate_release(&v);
 }
 
+/* Adapters where the row is a LoRA run: no weight gradients, a smaller time. */
+static void test_lora_is_filled(void **state)
+{
+    struct mw_validate v;
+
+    predict(&v, state,
+            HEADER "a,pretrain,gpt,1024,24,16,,,,1024,64,1," MACHINE
+                   ",1,1,,8,,,,,1,,,\n"
+                   "b,lora,gpt,1024,24,16,,,,1024,64,1," MACHINE
+                   ",1,1,,8,,,,,1,,,\n");
+    assert_true(is_filled(&v.rows.v[1], MW_FILL_LORA));
+    assert_false(is_filled(&v.rows.v[0], MW_FILL_LORA));
+    assert_true(v.rows.v[1].breakdown_s[MW_SPAN_W] <
+                v.rows.v[0].breakdown_s[MW_SPAN_W]);
+    assert_true(v.rows.v[1].predicted_s < v.rows.v[0].predicted_s);
+    mw_validate_release(&v);
+}
+
 /* What is measured never reaches the prediction. */
 static void test_prediction_does_not_see_the_measurement(void **state)
 {
@@ -218,8 +236,6 @@ static void test_what_cannot_be_expressed_says_why(void **state)
     static const struct {
         const char *row, *why;
     } rows[] = {
-        {"b,lora,gpt,1024,24,16,,,,1024,64,1," MACHINE ",1,1,,8,,,,,1,,,",
-         "LoRA"},
         {"c,pretrain,gpt,1024,24,16,,,,1024,64,1," MACHINE ",,,,,,,,,1,,,",
          "layout is not given"},
         {"d,pretrain,gpt,1024,24,16,,,,1024,64,1," MACHINE ",3,1,,2,,,,,1,,,",
@@ -308,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_fully_given_row),
         cmocka_unit_test(test_measured_time_from_rates),
         cmocka_unit_test(test_empty_cells_are_filled_by_rule),
+        cmocka_unit_test(test_lora_is_filled),
         cmocka_unit_test(test_prediction_does_not_see_the_measurement),
         cmocka_unit_test(test_what_cannot_be_expressed_says_why),
         cmocka_unit_test(test_files_that_are_wrong),
