@@ -3,8 +3,10 @@
 #include "cli/plan_say.h"
 
 #include "cli/plan_view.h"
+#include "planner/published.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum mw_status mw_plan_pairs(const char *option, const char *text,
                              struct mw_search_opts *search, struct mw_err *err)
@@ -18,7 +20,24 @@ enum mw_status mw_plan_pairs(const char *option, const char *text,
     return status;
 }
 
-/* The plan to compare with: the best with the asked values, or the second. */
+/* The scenario's own layout as the only plan of a result. */
+static enum mw_status own_layout(const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 struct mw_search_result *out,
+                                 struct mw_err *err)
+{
+    *out = (struct mw_search_result){.n_plans = 0};
+    mw_arena_init(&out->arena);
+    out->plans = mw_arena_alloc(&out->arena, 1, sizeof *out->plans);
+    enum mw_status status =
+        mw_candidate_of_layout(scenario, ctx, &out->arena, &out->plans[0], err);
+
+    out->n_plans = status == MW_OK;
+    return status;
+}
+
+/* The plan to compare with: the scenario's layout, the best with the asked
+ * values, or the second. */
 static enum mw_status find_other(const struct mw_plan_args *a,
                                  const struct mw_scenario *scenario,
                                  const struct mw_cost_ctx *ctx,
@@ -28,6 +47,9 @@ static enum mw_status find_other(const struct mw_plan_args *a,
     struct mw_search_opts opts = a->search;
 
     opts.top = a->why ? 1 : 2;
+    if (a->why && strcmp(a->why, "layout") == 0) {
+        return own_layout(scenario, ctx, out, err);
+    }
     if (a->why) {
         enum mw_status status = mw_plan_pairs("--why", a->why, &opts, err);
 

@@ -41,8 +41,9 @@ static const struct argp_option options[] = {
      "micro-batches",
      0},
     {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
-     "Compare the best with the best that has these values (default: with the "
-     "runner-up), term by term",
+     "Compare the best with the best that has these values, or with the "
+     "scenario's own layout (--why=layout), term by term (default: with the "
+     "runner-up)",
      0},
     {"why-not", OPT_WHY_NOT, "KEY=VALUE,...", 0,
      "Say what speaks against layouts with these values, and what nearest "

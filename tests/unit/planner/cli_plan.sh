@@ -77,6 +77,10 @@ json "abs(o['step_time_s'] / json.load(open('stack.txt'))['plans'][0]['step_time
 expect 2 "$mw" plan "$gpt" --stack megatron-9000
 expect 2 "$mw" sweep "$gpt" --stack megatron-9000
 
+# The scenario's own layout is no better than the best, and its terms add up.
+expect 0 "$mw" plan "$gpt" --why=layout --top 1 --json
+json "o['stack'] == 'megatron-core' and o['why']['other_s'] >= o['why']['best_s']"
+
 # A100 and H100 nodes: all layers, within the GPUs of each, faster together.
 expect 0 "$mw" plan "$gpt" --mixed dgx-a100=4,dgx-h100=2 --fix micro_batch=1 --json
 json "sum(s['layers'] for s in o['stages']) == 96 and o['proved_optimal']"
