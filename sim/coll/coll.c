@@ -45,19 +45,31 @@ enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
 {
     const struct mw_system *sys = NULL;
     enum mw_status s = mw_hwdb_system(db, system, &sys, err);
+    return s == MW_OK ? mw_coll_world_of(db, sys, opts, out, err) : s;
+}
+
+enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
+                                const struct mw_system *system,
+                                const struct mw_nccl_opts *opts,
+                                struct mw_coll_world **out, struct mw_err *err)
+{
+    const struct mw_system *row = NULL;
+    enum mw_status s = mw_hwdb_system(db, system->slug, &row, err);
     if (s != MW_OK) {
         return s;
     }
     struct mw_coll_world *w = mw_calloc(1, sizeof *w);
     w->db = db;
-    w->system = sys;
+    w->own = *system;
+    w->own.gpu = row->gpu;
+    w->system = &w->own;
     mw_nccl_opts_default(&w->opts);
     if (opts) {
         w->opts = *opts;
     }
-    w->has_nccl = mw_machine_has_nccl(db, sys);
+    w->has_nccl = mw_machine_has_nccl(db, w->system);
     if (w->has_nccl) {
-        s = mw_machine_describe(db, sys, &w->shape, err);
+        s = mw_machine_describe(db, w->system, &w->shape, err);
     }
     if (s == MW_OK) {
         s = mw_coll_fit_load(db, &w->fit, err);
@@ -91,6 +103,11 @@ bool mw_coll_world_has_nvls(const struct mw_coll_world *world)
 {
     return world->has_nccl && world->shape.has_nvswitch &&
            world->shape.sm >= 90;
+}
+
+bool mw_coll_world_has_nccl(const struct mw_coll_world *world)
+{
+    return world->has_nccl;
 }
 
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world)
@@ -129,15 +146,20 @@ double mw_coll_bus_factor(enum mw_coll_op op, int n_ranks)
 
 /* ---- which communicator ---- */
 
-/* Trays of a node in NCCL's sense, and how many such nodes. */
-struct coll_place coll_place_of(const struct mw_coll_world *world,
-                                const struct mw_coll_query *q)
+static int coll_domain_trays(const struct mw_coll_world *world)
 {
     const struct mw_system *sys = world->system;
     int trays =
         sys->gpus_per_node > 0 ? sys->scaleup_gpus / sys->gpus_per_node : 1;
-    trays =
-        trays > 1 && world->has_nccl && world->shape.has_nvswitch ? trays : 1;
+    return trays > 1 && world->has_nccl && world->shape.has_nvswitch ? trays
+                                                                     : 1;
+}
+
+/* Trays of a node in NCCL's sense, and how many such nodes. */
+struct coll_place coll_place_of(const struct mw_coll_world *world,
+                                const struct mw_coll_query *q)
+{
+    int trays = coll_domain_trays(world);
     if (q->domain_trays > 0) {
         trays = q->domain_trays;
     }
@@ -150,15 +172,14 @@ struct coll_place coll_place_of(const struct mw_coll_world *world,
 
 static enum mw_status search(struct mw_coll_world *w,
                              const struct coll_place *p,
-                             const struct mw_nccl_graphs **out,
-                             struct mw_err *err)
+                             const struct coll_search **out, struct mw_err *err)
 {
     bool multi = p->n_nodes > 1;
     for (size_t i = 0; i < w->searched.n; i++) {
         struct coll_search *s = w->searched.v[i];
         if (s->ppn == p->ppn && s->trays == p->trays && s->multi == multi &&
             s->own_nics == p->own_nics) {
-            *out = &s->graphs;
+            *out = s;
             return MW_OK;
         }
     }
@@ -170,6 +191,7 @@ static enum mw_status search(struct mw_coll_world *w,
     mw_str_release(&xml);
     struct coll_search *s = mw_calloc(1, sizeof *s);
     if (st == MW_OK) {
+        s->n_nics = mw_nccl_machine_nics(m) / p->trays;
         st = mw_nccl_search(m, multi, &w->opts, &s->graphs, err);
     }
     mw_nccl_machine_free(m);
@@ -182,20 +204,15 @@ static enum mw_status search(struct mw_coll_world *w,
     s->multi = multi;
     s->own_nics = p->own_nics;
     mw_array_push(&w->searched, s);
-    *out = &s->graphs;
+    *out = s;
     return MW_OK;
 }
 
-enum mw_status mw_coll_comm(struct mw_coll_world *world,
-                            const struct mw_coll_query *query,
-                            const struct mw_nccl_comm **out_comm,
-                            const struct mw_nccl_graphs **out_graphs,
-                            struct mw_err *err)
+static enum mw_status group_of(struct mw_coll_world *world,
+                               const struct mw_coll_query *query,
+                               const struct coll_group **out,
+                               struct mw_err *err)
 {
-    if (!world->has_nccl) {
-        return mw_fail(err, MW_EINPUT, "NCCL does not run on %s",
-                       world->system->gpu->slug);
-    }
     struct coll_place p = coll_place_of(world, query);
     struct coll_group *found = NULL;
     for (size_t i = 0; i < world->group.n && !found; i++) {
@@ -205,22 +222,41 @@ enum mw_status mw_coll_comm(struct mw_coll_world *world,
         }
     }
     if (!found) {
-        const struct mw_nccl_graphs *graphs = NULL;
-        enum mw_status s = search(world, &p, &graphs, err);
+        const struct coll_search *searched = NULL;
+        enum mw_status s = search(world, &p, &searched, err);
         if (s != MW_OK) {
             return s;
         }
         found = mw_calloc(1, sizeof *found);
         found->place = p;
-        found->graphs = graphs;
-        mw_nccl_comm_init(&found->comm, graphs, p.n_nodes, &world->opts);
+        found->graphs = &searched->graphs;
+        found->n_nics = searched->n_nics;
+        mw_nccl_comm_init(&found->comm, found->graphs, p.n_nodes, &world->opts);
         mw_array_push(&world->group, found);
     }
-    *out_comm = &found->comm;
-    if (out_graphs) {
-        *out_graphs = found->graphs;
-    }
+    *out = found;
     return MW_OK;
+}
+
+enum mw_status mw_coll_comm(struct mw_coll_world *world,
+                            const struct mw_coll_query *query,
+                            const struct mw_nccl_comm **out_comm,
+                            const struct mw_nccl_graphs **out_graphs,
+                            struct mw_err *err)
+{
+    const struct coll_group *group = NULL;
+    if (!world->has_nccl) {
+        return mw_fail(err, MW_EINPUT, "NCCL does not run on %s",
+                       world->system->gpu->slug);
+    }
+    enum mw_status s = group_of(world, query, &group, err);
+    if (s == MW_OK) {
+        *out_comm = &group->comm;
+        if (out_graphs) {
+            *out_graphs = group->graphs;
+        }
+    }
+    return s;
 }
 
 /* ---- base times ---- */
@@ -258,12 +294,47 @@ enum mw_nccl_func coll_func_of(enum mw_coll_op op)
     return func;
 }
 
-/* Bandwidth of the group's share of a node's NICs, per rank. */
+/* NICs of all that groups share: of the node, or of the NVLink domain's trays
+ * where the group may lie on any of them. */
+static double shared_net_Bps(const struct mw_coll_world *w,
+                             const struct mw_coll_query *q)
+{
+    struct coll_place p = coll_place_of(w, q);
+    int trays = q->nic_sharers > 1 ? coll_domain_trays(w) : p.trays;
+    return w->system->node_net_bw_Bps * (trays > p.trays ? trays : p.trays);
+}
+
+/* Bandwidth of the group's share of them, per rank. */
 static double nic_Bps_per_rank(const struct mw_coll_world *w,
                                const struct mw_coll_query *q)
 {
+    struct coll_place p = coll_place_of(w, q);
     int sharers = q->nic_sharers > 1 ? q->nic_sharers : 1;
-    return w->system->node_net_bw_Bps / sharers / q->ranks_per_node;
+    return shared_net_Bps(w, q) / sharers / (p.trays * p.ppn);
+}
+
+/* The same of sends, which go through the NICs beside the rank's GPU. */
+static double send_Bps_per_rank(const struct mw_coll_world *w,
+                                const struct mw_coll_query *q)
+{
+    const struct mw_system *s = w->system;
+    double beside = fmax(s->nic_bw_Bps, s->node_net_bw_Bps / s->gpus_per_node);
+    return fmin(beside, nic_Bps_per_rank(w, q));
+}
+
+/*
+ * How far the NICs of a group and of the others on its nodes are promised
+ * twice: two GPUs of a switch with one NIC, each in a group of its own.
+ */
+static double oversubscribed(const struct mw_coll_world *w,
+                             const struct mw_coll_query *q,
+                             const struct coll_group *g)
+{
+    double wanted_Bps =
+        w->system->nic_bw_Bps * g->n_nics * g->place.trays * q->nic_sharers;
+    return g->place.n_nodes > 1 && q->nic_sharers > 1
+               ? fmax(1, wanted_Bps / shared_net_Bps(w, q))
+               : 1;
 }
 
 /* All-to-all and send/recv. Latencies: NCCL's LL ring inside a node, Simple
@@ -286,9 +357,7 @@ static double p2p_time_s(const struct mw_coll_world *w,
     double t = intra / w->system->intra_bw_Bps;
     if (p.n_nodes > 1) {
         base_s = 22.4e-6;
-        double net = q->op == MW_SEND_RECV && q->nic_sharers <= 1
-                         ? w->system->nic_bw_Bps
-                         : nic_Bps_per_rank(w, q);
+        double net = send_Bps_per_rank(w, q);
         t = net > 0 ? fmax(t, inter / net) : t;
     }
     return base_s + t;
@@ -328,14 +397,21 @@ static enum mw_status base_answer(struct mw_coll_world *w,
         out->time_s = plain_ring_s(w, q);
         return MW_OK;
     }
-    const struct mw_nccl_comm *comm = NULL;
-    enum mw_status s = mw_coll_comm(w, q, &comm, NULL, err);
+    const struct coll_group *g = NULL;
+    enum mw_status s = group_of(w, q, &g, err);
     if (s != MW_OK) {
         return s;
     }
-    struct mw_nccl_choice c = mw_nccl_choose(comm, func, q->type, q->redop,
-                                             (uint64_t)(q->bytes + .5));
-    out->time_s = c.time_us * 1e-6;
+    uint64_t bytes = (uint64_t)(q->bytes + .5);
+    struct mw_nccl_choice c =
+        mw_nccl_choose(&g->comm, func, q->type, q->redop, bytes);
+    /* NCCL chooses as if alone. Half the bandwidth is twice the bytes. */
+    double share = oversubscribed(w, q, g);
+    out->time_s = 1e-6 * c.time_us;
+    if (share > 1) {
+        out->time_s = 1e-6 * mw_nccl_time_us(&g->comm, func, c.algo, c.proto,
+                                             (uint64_t)(q->bytes * share), 1);
+    }
     out->has_choice = true;
     out->algo = c.algo;
     out->proto = c.proto;

@@ -36,7 +36,9 @@ struct mw_coll_query {
     enum mw_nccl_redop redop;
     int n_nodes;        /* nodes (trays) that the group touches */
     int ranks_per_node; /* of the group, on each of them */
-    int nic_sharers;    /* equal groups that share the node's NICs; 0: one */
+    int nic_sharers;    /* equal groups that use the NICs of the node (of the
+                           whole NVLink domain) at the same time, 0: one; where
+                           their NICs are the same each gets its part */
     int domain_trays;   /* nodes of one NVLink domain; 0: the system's */
     const char *fabric; /* class of the network instead of the system's
                            ("ib", "efa", "roce", ...); NULL: the system's */
@@ -63,7 +65,14 @@ enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
                                  const struct mw_nccl_opts *opts,
                                  struct mw_coll_world **out,
                                  struct mw_err *err);
+/* The same for a changed copy of a system's row: other NICs. */
+enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
+                                const struct mw_system *system,
+                                const struct mw_nccl_opts *opts,
+                                struct mw_coll_world **out, struct mw_err *err);
 void mw_coll_world_free(struct mw_coll_world *world);
+/* Does NCCL run on its device? */
+bool mw_coll_world_has_nccl(const struct mw_coll_world *world);
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world);
 /* Does the switch inside the scale-up domain add up and copy (NVLS: an NVSwitch
  * and GPUs from Hopper on)? */

@@ -14,15 +14,18 @@ struct coll_place {
 struct coll_search {
     int ppn, trays, own_nics;
     bool multi;
+    int n_nics; /* of the described machine, per tray */
     struct mw_nccl_graphs graphs;
 };
 struct coll_group {
     struct coll_place place;
     const struct mw_nccl_graphs *graphs;
+    int n_nics; /* that the group uses on each tray */
     struct mw_nccl_comm comm;
 };
 struct mw_coll_world {
     const struct mw_hwdb *db;
+    struct mw_system own; /* what system points to */
     const struct mw_system *system;
     struct mw_nccl_opts opts;
     bool has_nccl;

@@ -190,9 +190,11 @@ static enum mw_status read_row(const struct mw_csv *csv, size_t r,
     if (strstr(mw_csv_str(csv, r, c->link), "two NVLink domains")) {
         q->domain_trays = 1;
     }
-    /* Medians of a profiler with the ranks' skew in them. */
-    row->no_fit =
-        strstr(mw_csv_str(csv, r, c->software), "Kineto") && bytes < 1048576;
+    /* Medians of a profiler with the ranks' skew in them; and a machine whose
+     * NICs are not counted, so that what NCCL would do there is not known. */
+    row->no_fit = (strstr(mw_csv_str(csv, r, c->software), "Kineto") &&
+                   bytes < 1048576) ||
+                  strstr(mw_csv_str(csv, r, c->link), "NIC count not stated");
     q->n_nodes = nodes > 0 && nodes < 1000000 ? (int)nodes : 1;
     q->ranks_per_node = gpus > 0 && gpus < 1000000 ? (int)gpus / q->n_nodes : 0;
     if (!op_of(mw_csv_str(csv, r, c->op), &q->op)) {

@@ -3,6 +3,7 @@
 
 #include "base/csv.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -98,7 +99,7 @@ enum mw_status mw_machine_describe(const struct mw_hwdb *db,
     s.pcie_gen = strncmp(link, "PCIe", 4) == 0 ? atoi(link + 4) : 5;
     s.n_sockets = raw_int(db, "systems", slug, "cpu_sockets");
     s.n_sockets = s.n_sockets > 0 ? s.n_sockets : 2;
-    s.nic_Mbps = raw_int(db, "systems", slug, "nic_Gbps") * 1000;
+    s.nic_Mbps = (int)lround(system->nic_bw_Bps * 8e-6);
     s.n_links = raw_int(db, "gpus", gpu, "links");
     s.has_nvswitch = *raw(db, "systems", slug, "nvswitch_gen") != '\0';
     s.is_cube_mesh = strstr(fabric, "cube mesh") != NULL;
