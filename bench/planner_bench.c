@@ -17,6 +17,7 @@
 #include "planner/columns.h"
 #include "planner/planner.h"
 #include "planner/stage_split.h"
+#include "sim/coll/coll_library.h"
 #include "sim/step/fast.h"
 
 #include <stdio.h>
@@ -40,8 +41,12 @@ static void open_world(struct world *w, const char *model, const char *system,
                      "workload: {seq: %d, global_batch: %d, dtype: bf16}\n",
                      model, system, nodes, seq, batch);
 
-    if (mw_hwdb_load(NULL, &w->db, &err) != MW_OK ||
-        mw_scenario_parse("bench", text, (size_t)n, &w->scenario, &err) !=
+    if (mw_hwdb_load(NULL, &w->db, &err) != MW_OK) {
+        fprintf(stderr, "planner_bench: %s\n", err.text);
+        abort();
+    }
+    mw_coll_library_lend(w->db);
+    if (mw_scenario_parse("bench", text, (size_t)n, &w->scenario, &err) !=
             MW_OK ||
         mw_cost_ctx_init(&w->ctx, w->db, system, nodes, 0, &err) != MW_OK) {
         fprintf(stderr, "planner_bench: %s\n", err.text);

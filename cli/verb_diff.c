@@ -4,6 +4,7 @@
 #include "cli/verb_diff_view.h"
 
 #include "plots/plot.h"
+#include "sim/coll/coll_library.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -175,6 +176,7 @@ static enum mw_status run(const struct args *a, struct mw_err *err)
     if (status != MW_OK) {
         return status;
     }
+    mw_coll_library_lend(db);
     status =
         mw_cli_subject_open(db, a->file[0], a->stack, a->cli.quiet, &s[0], err);
     if (status == MW_OK) {

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "sim/coll/coll_fit.h"
+#include "sim/coll/coll_library.h"
 
 #include <stdio.h>
 
@@ -184,6 +185,7 @@ int mw_verb_validate(int argc, char **argv)
     enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
 
     if (status == MW_OK) {
+        mw_coll_library_lend(db);
         status = run(&a, db, &err);
         mw_hwdb_free(db);
     }

@@ -1,6 +1,8 @@
 /* Opening database, scenario and prices for a verb: see world.h. */
 #include "cli/world.h"
 
+#include "sim/coll/coll_library.h"
+
 #include <stdio.h>
 #include <strings.h>
 
@@ -12,6 +14,7 @@ enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
     if (status != MW_OK) {
         return status;
     }
+    mw_coll_library_lend(world->db);
     status = mw_scenario_load(scenario, &world->scenario, err);
     if (status != MW_OK) {
         mw_hwdb_free(world->db);

@@ -155,9 +155,9 @@ static bool has_prefix(const char *text, const char *prefix)
 /* The unit that a name's ending or family asks for; NULL when free. */
 static const char *unit_of(const char *name)
 {
-    static const char *const ratios[] = {
-        "intra_efficiency.", "inter_efficiency.", "gemm_efficiency.",
-        "mem_efficiency.", "nvls_ratio."};
+    static const char *const ratios[] = {"intra_efficiency.",
+                                         "inter_efficiency.",
+                                         "gemm_efficiency.", "mem_efficiency."};
     for (size_t i = 0; i < sizeof ratios / sizeof *ratios; i++) {
         if (has_prefix(name, ratios[i])) {
             return "ratio";
@@ -199,11 +199,9 @@ static void check_constant(struct mw_hw_check *c, size_t i,
         mw_hw_bad(c, i, "value", "must be positive");
     }
     if (strcmp(r->unit, "ratio") == 0) {
-        /* In-switch reduction sends less than the bus bandwidth counts; a
-         * factor corrects a time and may lengthen it. */
+        /* A factor corrects a time and may lengthen it. */
         bool is_factor = strstr(r->name, "_factor") != NULL;
-        double limit = has_prefix(r->name, "nvls_ratio.") ? 2 : 1;
-        limit = is_factor ? 10 : limit;
+        double limit = is_factor ? 10 : 1;
         mw_hw_expect_max(c, i, "value", r->value, limit,
                          "a fraction (0.08, not 8)");
     } else if (strcmp(r->unit, "s") == 0 && !has_prefix(r->name, "job_")) {

@@ -116,6 +116,18 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
                             struct mw_err *err);
 void mw_hwdb_free(struct mw_hwdb *db);
 
+/*
+ * What a folder above works out from the tables and keeps with them, so that
+ * all who hold the database see the same: it begins with this head, and free
+ * is called before the tables go. One a database; the second is an error of
+ * the program. NULL where nothing was lent.
+ */
+struct mw_hwdb_loan {
+    void (*free)(struct mw_hwdb_loan *loan);
+};
+void mw_hwdb_lend(struct mw_hwdb *db, struct mw_hwdb_loan *loan);
+struct mw_hwdb_loan *mw_hwdb_loan(const struct mw_hwdb *db);
+
 /* By slug, name or alias, any case. Unknown: MW_EINPUT naming the nearest. */
 enum mw_status mw_hwdb_gpu(const struct mw_hwdb *db, const char *name,
                            const struct mw_gpu **out, struct mw_err *err);

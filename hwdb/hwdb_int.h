@@ -166,6 +166,7 @@ struct mw_hwdb {
     const char *overlay_dir;
     const char *data_dir;            /* of the shipped tables */
     struct mw_hw_measured *measured; /* measured_load.c; has its own lock */
+    struct mw_hwdb_loan *loan;       /* NULL: none */
 };
 
 /* Rows of a table as its struct. */

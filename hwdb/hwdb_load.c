@@ -186,7 +186,21 @@ void mw_hwdb_free(struct mw_hwdb *db)
     if (db == NULL) {
         return;
     }
+    if (db->loan != NULL) {
+        db->loan->free(db->loan);
+    }
     mw_hw_measured_free(db->measured);
     mw_arena_release(&db->arena);
     mw_free(db);
+}
+
+void mw_hwdb_lend(struct mw_hwdb *db, struct mw_hwdb_loan *loan)
+{
+    MW_ASSERT(db->loan == NULL, "the database has a loan already");
+    db->loan = loan;
+}
+
+struct mw_hwdb_loan *mw_hwdb_loan(const struct mw_hwdb *db)
+{
+    return db->loan;
 }

@@ -74,6 +74,7 @@ enum mw_status mw_robust(const struct mw_scenario *scenario,
         struct mw_cost_ctx changed = *ctx;
 
         changed.domain_net_Bps *= cases[k].net;
+        changed.net_speed *= cases[k].net;
         changed.stack.straggler += cases[k].spread;
         changed.stack.host_op_s *= cases[k].host;
         changed.stack.host_coll_s *= cases[k].host;

@@ -224,6 +224,7 @@ static enum mw_status make_point(const struct mw_scenario *from,
     }
     if (status == MW_OK) {
         p->ctx.domain_net_Bps *= p->net;
+        p->ctx.net_speed *= p->net;
         p->scenario.cluster.gpus_per_node = p->ctx.gpus_per_node;
     }
     return status;

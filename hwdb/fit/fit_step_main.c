@@ -10,6 +10,7 @@
 #include "hwdb/fit/fit_report.h"
 
 #include "base/file.h"
+#include "sim/coll/coll_library.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -141,6 +142,7 @@ int main(int argc, char **argv)
     enum mw_status status = mw_hwdb_load(NULL, &db, &err);
 
     if (status == MW_OK) {
+        mw_coll_library_lend(db);
         mw_validate_init(&v, db);
         status = run(argc, argv, db, &v, &err);
         mw_validate_release(&v);

@@ -1,5 +1,6 @@
 /*
- * Collectives and point-to-point transfers, fast form.
+ * Collectives and point-to-point transfers, fast form: the measured curve of
+ * the system, else the modelled one (sim/coll through coll_curve.h), else
  *
  *   t = latency + wire_bytes / bandwidth
  *
@@ -14,14 +15,14 @@
  * all-to-all sends (n - r)/n of the buffer off the node, where r ranks share
  * the group's NICs.
  *
- * Inside one domain, measured on NVLink: a message is slower until the pipeline
- * of its chunks is full, ramp W / (W + W0) longer for W bytes on the wire; two
- * ranks reach about three quarters of the rate of eight, four nearly all; an
- * all-reduce of eight or more adds in the switch (NVLS) where there is one.
+ * A machine with links a times and latencies l times as fast takes
+ * t(S l / a) / l where this one takes t(S): exact for a sum of latency and
+ * bytes over bandwidth, and how a what-if changes a modelled curve.
  *
  * A measured curve of the system with the same number of ranks goes first; it
  * is used for groups that fill whole nodes, as nccl-tests lays them.
- * Left out: congestion between groups, protocols, chunk pipelining (sim/coll).
+ * Left out of the last form: protocols, chunk pipelining, in-switch sums; of
+ * all: congestion between groups of different kinds.
  */
 #include "sim/cost/cost.h"
 
@@ -60,29 +61,6 @@ static void ring_hops(const struct mw_group *g, double rounds, struct wire *w)
 {
     w->hops_out = rounds * (g->n_nodes - 1);
     w->hops_in = rounds * (g->n_ranks - g->n_nodes);
-}
-
-/* What the size of a group inside one domain makes of the rate. */
-static double domain_share(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
-                           const struct mw_group *g)
-{
-    if (g->n_nodes > 1) {
-        return 1;
-    }
-    if (op == MW_ALL_REDUCE && g->n_ranks >= 8 && ctx->nvls_ratio > 0) {
-        return fmax(1, ctx->nvls_ratio / ctx->system->intra_efficiency);
-    }
-    return 1 - (g->n_ranks == 2   ? ctx->pair_loss
-                : g->n_ranks <= 4 ? ctx->quad_loss
-                                  : 0);
-}
-
-static double ramp_s(const struct mw_cost_ctx *ctx, const struct mw_group *g,
-                     double bytes)
-{
-    return g->n_nodes > 1 || !(ctx->ramp_s > 0)
-               ? 0
-               : ctx->ramp_s * bytes / (bytes + ctx->ramp_bytes);
 }
 
 static double latency_s(const struct mw_cost_ctx *ctx, const struct wire *w)
@@ -204,6 +182,42 @@ static bool from_curve(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     return true;
 }
 
+static void explain_model(struct mw_explain *parent,
+                          const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                          double bytes, const struct mw_group *g, double time_s)
+{
+    struct mw_coll_point p = {.how = ""};
+
+    if (parent == NULL || !mw_coll_curves_ask(ctx->curves, op, bytes, g, &p)) {
+        return;
+    }
+    mw_explain_child(
+        parent, mw_coll_op_name(op), time_s,
+        mw_arena_printf(parent->arena,
+                        "%.6g MB over %d ranks on %d nodes, %d groups on their "
+                        "NICs%s%s",
+                        bytes / 1e6, g->n_ranks, g->n_nodes, g->nic_sharers,
+                        p.how[0] != '\0' ? "; NCCL: " : "", p.how),
+        p.source);
+}
+
+static bool from_model(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                       double bytes, const struct mw_group *g,
+                       struct mw_cost *out, struct mw_explain *explain)
+{
+    double speed = g->n_nodes > 1 ? ctx->net_speed : ctx->link_speed;
+    double time_s;
+
+    if (ctx->curves == NULL ||
+        !mw_coll_curves_time(ctx->curves, op,
+                             bytes * ctx->latency_speed / speed, g, &time_s)) {
+        return false;
+    }
+    *out = (struct mw_cost){time_s / ctx->latency_speed, MW_RUNG_COLL_MODEL};
+    explain_model(explain, ctx, op, bytes, g, out->time_s);
+    return true;
+}
+
 static void explain_wire(struct mw_explain *parent,
                          const struct mw_cost_ctx *ctx, const char *name,
                          const struct wire *w, double time_s)
@@ -234,11 +248,12 @@ struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     if (from_curve(ctx, op, bytes, group, &cost, explain)) {
         return cost;
     }
+    if (from_model(ctx, op, bytes, group, &cost, explain)) {
+        return cost;
+    }
     struct wire w = wire_of(ctx, op, bytes, group);
 
-    w.bw_Bps *= domain_share(ctx, op, group);
-    cost.time_s =
-        latency_s(ctx, &w) + ramp_s(ctx, group, w.bytes) + w.bytes / w.bw_Bps;
+    cost.time_s = latency_s(ctx, &w) + w.bytes / w.bw_Bps;
     explain_wire(explain, ctx, mw_coll_op_name(op), &w, cost.time_s);
     return cost;
 }

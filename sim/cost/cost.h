@@ -19,6 +19,7 @@
 
 #include "hwdb/hwdb.h"
 #include "hwdb/measured.h"
+#include "sim/cost/coll_curve.h"
 #include "sim/cost/explain.h"
 #include "sim/model/model.h"
 
@@ -28,6 +29,7 @@ enum mw_rung {
     MW_RUNG_UTILISATION, /* base time x ratio of measured neighbours */
     MW_RUNG_ROOFLINE,    /* peak rate x efficiency, or bandwidth */
     MW_RUNG_CURVE,       /* measured collective curve */
+    MW_RUNG_COLL_MODEL,  /* modelled collective (sim/coll) */
     MW_RUNG_ALPHA_BETA,
     MW_RUNG_COUNT
 };
@@ -36,15 +38,6 @@ const char *mw_rung_name(enum mw_rung rung);
 struct mw_cost {
     double time_s;
     enum mw_rung rung;
-};
-
-/* The ranks of one communicator as they lie on the machine. */
-struct mw_group {
-    int n_ranks;
-    int n_nodes;        /* nodes the group touches */
-    int ranks_per_node; /* of this group on one node (at most) */
-    int nic_sharers;    /* groups of the same kind that use a node's NICs at
-                           the same time: ranks of a node / ranks_per_node */
 };
 
 /* The measured rows of one (op, pass, dtype) of the device. */
@@ -124,11 +117,11 @@ struct mw_cost_ctx {
      * types and on a CPU. */
     double quantise_bytes[MW_DTYPE_COUNT];
     struct mw_stack stack;
-    /* Collectives inside one domain: what a message takes longer until its
-     * pipeline is full, the bytes on the wire at which half of that shows, the
-     * part of the rate that groups of 2 and of 3 or 4 ranks lose, and the rate
-     * of an in-switch all-reduce over the wire rate (0: none). */
-    double ramp_s, ramp_bytes, pair_loss, quad_loss, nvls_ratio;
+    /* Modelled collectives of the system; NULL: latency and bandwidth alone.
+     * What the links inside a domain, those between and every latency are
+     * times faster than the system's (what-if; 1). */
+    struct mw_coll_curves *curves;
+    double link_speed, net_speed, latency_speed;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     double allocator_share;      /* allocated / reserved; 1 on a CPU */
@@ -147,6 +140,10 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
                                 struct mw_err *err);
+
+/* Takes the collectives of the system that ctx now points to, after a change
+ * of its NICs. mw_cost_ctx_init has done it for the database's row. */
+void mw_cost_ctx_take_curves(struct mw_cost_ctx *ctx);
 
 /* Replaces the stack ("plain" after init: nothing overlaps). An unknown name
  * is MW_EINPUT. Without effect on a CPU. */
@@ -175,12 +172,12 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
                           struct mw_explain *explain);
 /*
  * A collective of `bytes` (nccl-tests size: the whole buffer) over a group:
- * measured curve if there is one for the system and group size, else
+ * measured curve if there is one for the system and group size, else the
+ * modelled one (ctx->curves), else
  *   t = steps * alpha + wire_bytes / bandwidth        (Thakur et al. 2005)
  * with wire bytes 2 (n-1)/n for all-reduce, (n-1)/n for the others and the
  * slower of the inner link and the group's share of the NICs. A one-rank
- * group costs nothing. Inside one domain t also has the ramp of a message, and
- * small groups reach less of the rate, see ctx.
+ * group costs nothing.
  */
 struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                             double bytes, const struct mw_group *group,

@@ -23,6 +23,7 @@ const char *mw_rung_name(enum mw_rung rung)
         [MW_RUNG_UTILISATION] = "utilisation of measured neighbours",
         [MW_RUNG_ROOFLINE] = "roofline",
         [MW_RUNG_CURVE] = "measured curve",
+        [MW_RUNG_COLL_MODEL] = "model of the collective",
         [MW_RUNG_ALPHA_BETA] = "alpha-beta"};
 
     return (unsigned)rung < MW_RUNG_COUNT ? names[rung] : "?";
@@ -149,27 +150,6 @@ static enum mw_status read_narrow_and_flash(struct mw_cost_ctx *ctx,
                            : status;
 }
 
-/* NAME.CLASS of the scale-up links where there is such a row. */
-static void read_domain_figures(struct mw_cost_ctx *ctx)
-{
-    const struct {
-        const char *name;
-        double *out;
-    } figures[] = {{"intra_ramp_s", &ctx->ramp_s},
-                   {"intra_ramp_bytes", &ctx->ramp_bytes},
-                   {"intra_pair_loss", &ctx->pair_loss},
-                   {"intra_quad_loss", &ctx->quad_loss},
-                   {"nvls_ratio", &ctx->nvls_ratio}};
-
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
-        char key[96];
-
-        snprintf(key, sizeof key, "%s.%s", figures[i].name,
-                 ctx->system->intra_class);
-        read_constant(ctx->db, key, figures[i].out, NULL);
-    }
-}
-
 static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
 {
     const char *text = mw_hwdb_machine(ctx->db, "insitu_factor");
@@ -221,13 +201,26 @@ static void set_domain(struct mw_cost_ctx *ctx)
     ctx->domain_net_Bps = nodes * sys->node_net_bw_Bps;
 }
 
+void mw_cost_ctx_take_curves(struct mw_cost_ctx *ctx)
+{
+    struct mw_coll_library *library =
+        (struct mw_coll_library *)mw_hwdb_loan(ctx->db);
+
+    ctx->curves =
+        library != NULL ? library->curves_of(library, ctx->system) : NULL;
+}
+
 enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
                                 struct mw_err *err)
 {
-    struct mw_cost_ctx made = {
-        .db = db, .n_nodes = n_nodes, .allocator_share = 1};
+    struct mw_cost_ctx made = {.db = db,
+                               .n_nodes = n_nodes,
+                               .allocator_share = 1,
+                               .link_speed = 1,
+                               .net_speed = 1,
+                               .latency_speed = 1};
     enum mw_status status = mw_hwdb_system(db, system, &made.system, err);
 
     if (status != MW_OK) {
@@ -242,9 +235,9 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
             gpus_per_node, made.system->slug, made.system->gpus_per_node);
     }
     set_domain(&made);
+    mw_cost_ctx_take_curves(&made);
     status = read_constants(&made, err);
     read_sustained(&made);
-    read_domain_figures(&made);
     if (status == MW_OK) {
         status = read_narrow_and_flash(&made, err);
     }

@@ -53,14 +53,16 @@ static void improve(struct machine *m, enum mw_resource resource)
         break;
     case MW_RESOURCE_SCALE_UP:
         m->system.intra_bw_Bps *= BETTER;
+        m->ctx.link_speed *= BETTER;
         break;
     case MW_RESOURCE_NETWORK:
         m->ctx.domain_net_Bps *= BETTER;
+        m->ctx.net_speed *= BETTER;
         break;
     case MW_RESOURCE_LATENCY:
         m->system.intra_alpha_s /= BETTER;
         m->system.inter_alpha_s /= BETTER;
-        m->ctx.ramp_s /= BETTER;
+        m->ctx.latency_speed *= BETTER;
         break;
     case MW_RESOURCE_HOST:
         m->ctx.stack.host_op_s /= BETTER;

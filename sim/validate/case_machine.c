@@ -146,6 +146,7 @@ static void take_nics(struct mw_case *c, int gpus_per_node)
         c->system.node_net_bw_Bps = n * bw_Bps;
         c->ctx.domain_net_Bps =
             n * bw_Bps * (c->ctx.domain_gpus / (double)gpus_per_node);
+        mw_cost_ctx_take_curves(&c->ctx);
     }
 }
 

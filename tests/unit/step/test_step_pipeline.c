@@ -30,7 +30,6 @@ static int setup(void **state)
     b->system.slug = "none";
     b->system.intra_bw_Bps = (double)INFINITY;
     b->ctx.domain_net_Bps = (double)INFINITY;
-    b->ctx.ramp_s = 0;
     b->ctx.system = &b->system;
     b->ctx.gpu = &b->gpu;
     *state = b;
