@@ -64,10 +64,27 @@ static void test_gradients_fold_cp(void **state)
     (void)state;
     /* 16 ranks, every second of 32: four a node on four nodes */
     check(mw_cost_grad_group(&l, false, 8), 16, 4, 4, 2);
+}
+
+/* 32 ranks of one stage, tp 2. */
+static void test_experts_fold_all_of_a_stage(void **state)
+{
+    struct mw_layout l = layout_of(2, 2, 8, 1, "tp-cp-ep-dp-pp");
+
+    (void)state;
     l.ep = 4;
-    /* each fourth of those: one a node */
-    check(mw_cost_grad_group(&l, true, 8), 4, 4, 1, 8);
+    /* ranks 0 to 3; the same experts on 0 4 8 ... */
     check(mw_cost_group(&l, MW_DIM_EP, 8), 4, 1, 4, 1);
+    check(mw_cost_group(&l, MW_DIM_ETP, 8), 1, 1, 1, 1);
+    check(mw_cost_grad_group(&l, true, 8), 8, 4, 2, 4);
+    l.etp = 2;
+    /* ranks 0 2 4 6 | 0 1 | 0 8 16 24 */
+    check(mw_cost_group(&l, MW_DIM_EP, 8), 4, 1, 4, 1);
+    check(mw_cost_group(&l, MW_DIM_ETP, 8), 2, 1, 2, 1);
+    check(mw_cost_grad_group(&l, true, 8), 4, 4, 1, 8);
+    l.ep = 16; /* beyond what dp and cp have */
+    check(mw_cost_group(&l, MW_DIM_EP, 8), 16, 4, 4, 2);
+    check(mw_cost_grad_group(&l, true, 8), 1, 1, 1, 1);
 }
 
 static void test_stages_inside_a_node(void **state)
@@ -194,14 +211,86 @@ static void test_random_layouts_against_brute_force(void **state)
     }
 }
 
+/* Place of a rank in its stage, tp fastest, then cp, then dp. */
+static int place_in_stage(const struct mw_layout *l, int rank)
+{
+    struct mw_coord at = mw_layout_coord(l, rank);
+
+    return at.pp > 0 ? -1 : (at.dp * l->cp + at.cp) * l->tp + at.tp;
+}
+
+/* Stage places `step` apart, fewer than `n`, by looking at every rank. */
+static struct mw_group brute_experts(const struct mw_layout *l, int n, int step,
+                                     int per_node)
+{
+    struct mw_group g = {0};
+    int ranks = mw_layout_ranks(l), node = -1, on_node = 0;
+
+    for (int rank = 0; rank < ranks; rank++) {
+        int at = place_in_stage(l, rank);
+
+        if (at < 0 || at % step != 0 || at / step >= n) {
+            continue;
+        }
+        g.n_ranks++;
+        on_node = rank / per_node == node ? on_node + 1 : 1;
+        g.n_nodes += on_node == 1;
+        node = rank / per_node;
+        g.ranks_per_node =
+            on_node > g.ranks_per_node ? on_node : g.ranks_per_node;
+    }
+    return g;
+}
+
+static void check_experts(struct mw_group got, const struct mw_layout *l, int n,
+                          int step, int per_node)
+{
+    struct mw_group want = brute_experts(l, n, step, per_node);
+
+    assert_int_equal(got.n_ranks, want.n_ranks);
+    assert_int_equal(got.n_nodes, want.n_nodes);
+    assert_int_equal(got.ranks_per_node, want.ranks_per_node);
+}
+
+static void test_random_experts_against_brute_force(void **state)
+{
+    static const char *const orders[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp",
+                                         "pp-dp-cp-tp", "dp-tp-pp-cp"};
+
+    (void)state;
+    for (uint64_t i = 0; i < 400; i++) {
+        int ways[4], per_node = 1 << mw_rand_u64(11, 9, i) % 4;
+
+        for (uint64_t k = 0; k < 4; k++) {
+            ways[k] = 1 << mw_rand_u64(11, k, i) % 3;
+        }
+        struct mw_layout l = layout_of(ways[0], ways[1], ways[2], ways[3],
+                                       orders[mw_rand_u64(11, 8, i) % 4]);
+        int stage = l.tp * l.cp * l.dp;
+        int log = __builtin_ctz((unsigned)stage) + 1;
+
+        l.etp = 1 << mw_rand_u64(11, 5, i) % (uint64_t)log;
+        log -= __builtin_ctz((unsigned)l.etp);
+        l.ep = 1 << mw_rand_u64(11, 6, i) % (uint64_t)log;
+        check_experts(mw_cost_group(&l, MW_DIM_ETP, per_node), &l, l.etp, 1,
+                      per_node);
+        check_experts(mw_cost_group(&l, MW_DIM_EP, per_node), &l, l.ep, l.etp,
+                      per_node);
+        check_experts(mw_cost_grad_group(&l, true, per_node), &l,
+                      stage / (l.ep * l.etp), l.ep * l.etp, per_node);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tp_fills_the_node),
         cmocka_unit_test(test_dp_shares_the_node_with_tp),
         cmocka_unit_test(test_gradients_fold_cp),
+        cmocka_unit_test(test_experts_fold_all_of_a_stage),
         cmocka_unit_test(test_stages_inside_a_node),
         cmocka_unit_test(test_random_layouts_against_brute_force),
+        cmocka_unit_test(test_random_experts_against_brute_force),
         cmocka_unit_test(test_shards_and_replicas),
     };
 
