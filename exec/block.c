@@ -113,9 +113,23 @@ static int first_width(const struct mw_dims *d)
     return d->is_fused_qkv ? d->q_width + d->kv_width : d->q_width;
 }
 
-static int fc1_width(const struct mw_dims *d)
+static struct mw_pair dense_pair(const struct mw_exec *ex,
+                                 const struct mw_block *b,
+                                 const struct mw_block_fwd *f,
+                                 const struct mw_block_bwd *k)
 {
-    return d->is_gated ? 2 * d->ffn : d->ffn;
+    struct mw_pair p = {.fc1 = &b->fc1,
+                        .fc2 = &b->fc2,
+                        .in = "fc1",
+                        .out = "fc2",
+                        .ffn = ex->dims.ffn,
+                        .h1 = f->h1,
+                        .g = f->g};
+    if (k) {
+        p.dh1 = k->dh1;
+        p.dy_full = k->dy_full;
+    }
+    return p;
 }
 
 /* ---- forward ------------------------------------------------------------ */
@@ -168,19 +182,13 @@ static enum mw_status mlp_forward(struct mw_exec *ex, const struct mw_block *b,
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_dev_norm norm =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
-    const void *n2;
     void *sum;
     ops->norm_fwd(ex->dev, &norm, f->n2);
     if (b->is_moe) {
         return mw_experts_forward(ex, b, f, y);
     }
-    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
-    ops->linear_fwd(ex->dev, f->h1, n2, b->fc1.weight.w, b->fc1.bias.w, d->rows,
-                    fc1_width(d), d->hidden);
-    ops->act_fwd(ex->dev, d->is_gated, f->g, f->h1, d->rows, d->ffn);
-    ops->linear_fwd(ex->dev, ex->tmp, f->g, b->fc2.weight.w, NULL, d->rows,
-                    d->hidden, d->ffn);
-    MW_TRY(mw_region_leave(ex, "fc2", ex->tmp, &sum));
+    const struct mw_pair p = dense_pair(ex, b, f, NULL);
+    MW_TRY(mw_pair_forward(ex, &p, f->n2, &sum));
     ops->add(ex->dev, y, sum, b->fc2.bias.w, f->mid, d->own_rows, d->hidden);
     return MW_OK;
 }
@@ -203,44 +211,13 @@ static void norm_backward(struct mw_exec *ex, const struct mw_dev_norm *norm,
     ex->dev->ops->add(ex->dev, dx, dx, NULL, dy, d->own_rows, d->hidden);
 }
 
-/* Gradients of a region's input, summed over the group, into dn. Without sp
- * they stand in dn already. */
-static enum mw_status sum_input_gradient(struct mw_exec *ex, const char *name,
-                                         void *dn)
-{
-    void *sum;
-    MW_TRY(mw_region_leave(ex, name, ex->dims.is_sp ? ex->full : dn, &sum));
-    if (ex->dims.is_sp) {
-        ex->dev->ops->copy(ex->dev, dn, sum,
-                           (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden *
-                               ex->dev->elem_bytes);
-    }
-    return MW_OK;
-}
-
-static enum mw_status dense_backward(struct mw_exec *ex,
-                                     const struct mw_block *b,
-                                     const struct mw_block_fwd *f,
-                                     struct mw_block_bwd *k, const void *dy)
-{
-    const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
-    const void *dy_all;
-    MW_TRY(mw_region_enter(ex, "fc2", dy, k->dy_full, &dy_all));
-    ops->linear_bwd_input(ex->dev, ex->tmp, dy_all, b->fc2.weight.w, d->rows,
-                          d->hidden, d->ffn);
-    ops->act_bwd(ex->dev, d->is_gated, k->dh1, ex->tmp, f->h1, d->rows, d->ffn);
-    ops->linear_bwd_input(ex->dev, d->is_sp ? ex->full : k->dn2, k->dh1,
-                          b->fc1.weight.w, d->rows, fc1_width(d), d->hidden);
-    return sum_input_gradient(ex, "fc1", k->dn2);
-}
-
 static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
                                    const struct mw_block_fwd *f,
                                    struct mw_block_bwd *k, const void *dy)
 {
+    const struct mw_pair p = dense_pair(ex, b, f, k);
     MW_TRY(b->is_moe ? mw_experts_backward(ex, b, f, k, dy)
-                     : dense_backward(ex, b, f, k, dy));
+                     : mw_pair_backward(ex, &p, dy, k->dn2));
     struct mw_dev_norm norm =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     norm_backward(ex, &norm, k->dmid, k->dn2, dy);
@@ -296,7 +273,7 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     }
     rotate(ex, k->dq, k->dkv, -1);
     qkv_backward(ex, b, k);
-    MW_TRY(sum_input_gradient(ex, "qkv", k->dn1));
+    MW_TRY(mw_region_sum_gradient(ex, "qkv", k->dn1));
     struct mw_dev_norm norm = norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
     norm_backward(ex, &norm, dx, k->dn1, k->dmid);
     return MW_OK;
@@ -320,19 +297,6 @@ static void linear_weight(struct mw_exec *ex, const struct mw_linear *l,
                                     ex->dims.rows, n, k);
 }
 
-static enum mw_status dense_weight(struct mw_exec *ex, const struct mw_block *b,
-                                   const struct mw_block_fwd *f,
-                                   const struct mw_block_bwd *k, const void *dy)
-{
-    const struct mw_dims *d = &ex->dims;
-    const void *n2;
-    linear_weight(ex, &b->fc2, d->is_sp ? k->dy_full : dy, f->g, d->hidden,
-                  d->ffn);
-    MW_TRY(mw_region_enter(ex, "fc1", f->n2, ex->full, &n2));
-    linear_weight(ex, &b->fc1, k->dh1, n2, fc1_width(d), d->hidden);
-    return MW_OK;
-}
-
 enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
                                const struct mw_block_fwd *f,
                                const struct mw_block_bwd *k, const void *dy)
@@ -341,11 +305,9 @@ enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
     const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n1;
     mw_beat_tick(ex->rec->beat);
-    if (b->is_moe) {
-        mw_experts_weight(ex, b, f, k);
-    } else {
-        MW_TRY(dense_weight(ex, b, f, k, dy));
-    }
+    const struct mw_pair p = dense_pair(ex, b, f, k);
+    MW_TRY(b->is_moe ? mw_experts_weight(ex, b, f, k, dy)
+                     : mw_pair_weight(ex, &p, f->n2, dy));
     struct mw_dev_norm norm2 =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
     ops->norm_bwd_param(ex->dev, &norm2, b->norm2.gamma.g, b->norm2.beta.g,

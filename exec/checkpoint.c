@@ -196,12 +196,10 @@ static enum mw_status move_slice(const struct mw_exec *ex, const struct file *f,
 static bool writes(const struct mw_exec *ex, const struct mw_slice *s)
 {
     const struct mw_layout *l = &ex->job->layout;
-    if (s->param->shard == MW_SHARD_EXPERT && l->ep > 1) {
-        return ex->edp->rank == 0;
-    }
-    bool is_whole =
-        s->param->shard == MW_SHARD_NONE || s->param->shard == MW_SHARD_EXPERT;
-    bool is_copy = s->is_tied || (l->zero == 0 && ex->dp->rank > 0) ||
+    const struct mw_unit *u = &ex->shards.units.v[s->unit];
+    bool is_whole = s->param->shard == MW_SHARD_NONE;
+    bool is_copy = s->is_tied ||
+                   (l->zero == 0 && mw_unit_group(ex, u)->rank > 0) ||
                    (is_whole && ex->tp->rank > 0);
     return !is_copy;
 }

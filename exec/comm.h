@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mw_elem { MW_ELEM_F32, MW_ELEM_F64, MW_ELEM_I64 };
+enum mw_elem { MW_ELEM_F32, MW_ELEM_F64, MW_ELEM_I64, MW_ELEM_BF16 };
 enum mw_reduce { MW_REDUCE_SUM, MW_REDUCE_MAX };
 
 struct mw_comm_ops;
@@ -27,6 +27,11 @@ struct mw_comm {
     const struct mw_comm_ops *ops;
     int rank, size;
 };
+
+static inline size_t mw_elem_bytes(enum mw_elem elem)
+{
+    return elem == MW_ELEM_BF16 ? 2 : elem == MW_ELEM_F32 ? 4 : 8;
+}
 
 /* A send under way; zero: none. */
 struct mw_send {
@@ -55,6 +60,14 @@ struct mw_comm_ops {
                                    const size_t *n_from, void *to,
                                    const size_t *n_to, enum mw_elem elem,
                                    struct mw_err *err);
+    /* As all_gather and reduce_scatter, with blocks of n[r] for rank r. NULL:
+     * not there. */
+    enum mw_status (*all_gather_v)(struct mw_comm *comm, void *buf,
+                                   const size_t *n, enum mw_elem elem,
+                                   struct mw_err *err);
+    enum mw_status (*reduce_scatter_v)(struct mw_comm *comm, void *buf,
+                                       const size_t *n, enum mw_elem elem,
+                                       struct mw_err *err);
     enum mw_status (*send)(struct mw_comm *comm, const void *buf, size_t n,
                            enum mw_elem elem, int peer, int tag,
                            struct mw_send *out, struct mw_err *err);

@@ -44,13 +44,10 @@ static MPI_Datatype type_of(enum mw_elem elem)
         return MPI_DOUBLE;
     case MW_ELEM_I64:
         return MPI_INT64_T;
+    case MW_ELEM_BF16:
+        break; /* lives on devices */
     }
     return MPI_DATATYPE_NULL;
-}
-
-static size_t size_of(enum mw_elem elem)
-{
-    return elem == MW_ELEM_F32 ? sizeof(float) : sizeof(double);
 }
 
 static int count_of(size_t n)
@@ -87,7 +84,7 @@ static enum mw_status mpi_all_reduce(struct mw_comm *comm, void *buf, size_t n,
     MPI_Op mpi_op = op == MW_REDUCE_SUM ? MPI_SUM : MPI_MAX;
     for (size_t at = 0; at < n; at += PIECE) {
         size_t part = n - at < PIECE ? n - at : PIECE;
-        char *p = (char *)buf + at * size_of(elem);
+        char *p = (char *)buf + at * mw_elem_bytes(elem);
         enum mw_status st =
             check(MPI_Allreduce(MPI_IN_PLACE, p, (int)part, type_of(elem),
                                 mpi_op, handle(comm)),
@@ -121,7 +118,7 @@ static enum mw_status mpi_reduce_scatter(struct mw_comm *comm, void *buf,
                                        type_of(elem), MPI_SUM, handle(comm)),
               "MPI_Reduce_scatter_block", err);
     if (st == MW_OK && comm->rank > 0) {
-        size_t bytes = n * size_of(elem);
+        size_t bytes = n * mw_elem_bytes(elem);
         memmove((char *)buf + (size_t)comm->rank * bytes, buf, bytes);
     }
     return st;
@@ -151,6 +148,41 @@ static enum mw_status mpi_all_to_all_v(struct mw_comm *comm, const void *from,
         check(MPI_Alltoallv(from, v, v + n, type_of(elem), to, v + 2 * n,
                             v + 3 * n, type_of(elem), handle(comm)),
               "MPI_Alltoallv", err);
+    mw_free(v);
+    return st;
+}
+
+static enum mw_status mpi_all_gather_v(struct mw_comm *comm, void *buf,
+                                       const size_t *n, enum mw_elem elem,
+                                       struct mw_err *err)
+{
+    size_t size = (size_t)comm->size;
+    int *v = mw_calloc(2 * size, sizeof *v);
+    lay_blocks(n, comm->size, v, v + size);
+    enum mw_status st =
+        check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buf, v,
+                             v + size, type_of(elem), handle(comm)),
+              "MPI_Allgatherv", err);
+    mw_free(v);
+    return st;
+}
+
+/* In place, the result comes at the beginning, as above. */
+static enum mw_status mpi_reduce_scatter_v(struct mw_comm *comm, void *buf,
+                                           const size_t *n, enum mw_elem elem,
+                                           struct mw_err *err)
+{
+    size_t size = (size_t)comm->size;
+    int *v = mw_calloc(2 * size, sizeof *v);
+    lay_blocks(n, comm->size, v, v + size);
+    enum mw_status st =
+        check(MPI_Reduce_scatter(MPI_IN_PLACE, buf, v, type_of(elem), MPI_SUM,
+                                 handle(comm)),
+              "MPI_Reduce_scatter", err);
+    if (st == MW_OK && comm->rank > 0) {
+        size_t at = (size_t)v[size + (size_t)comm->rank] * mw_elem_bytes(elem);
+        memmove((char *)buf + at, buf, n[comm->rank] * mw_elem_bytes(elem));
+    }
     mw_free(v);
     return st;
 }
@@ -247,6 +279,8 @@ static const struct mw_comm_ops mpi_ops = {
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
     .all_to_all_v = mpi_all_to_all_v,
+    .all_gather_v = mpi_all_gather_v,
+    .reduce_scatter_v = mpi_reduce_scatter_v,
     .send = mpi_send,
     .recv = mpi_recv,
     .wait = mpi_wait,

@@ -95,6 +95,12 @@ struct mw_dev_expert_ops {
     void (*combine_bwd)(struct mw_dev *dev, void *dx, float *dweight,
                         const void *dy, const void *x, const int32_t *place,
                         const float *weight, int rows, int k, int width);
+    /* y += sigmoid(logit[r]) x[r]; dx = sigmoid dy, dlogit from dy . x. */
+    void (*gate_fwd)(struct mw_dev *dev, void *y, const void *x,
+                     const float *logit, int rows, int width);
+    void (*gate_bwd)(struct mw_dev *dev, void *dx, float *dlogit,
+                     const void *dy, const void *x, const float *logit,
+                     int rows, int width);
 };
 extern const struct mw_dev_expert_ops mw_dev_host_experts;
 

@@ -45,10 +45,27 @@ static void combine_bwd(struct mw_dev *dev, void *dx, float *dweight,
     mw_k_rows_combine_bwd(dx, dweight, dy, x, place, weight, rows, k, width);
 }
 
+static void gate_fwd(struct mw_dev *dev, void *y, const void *x,
+                     const float *logit, int rows, int width)
+{
+    (void)dev;
+    mw_k_rows_gate(y, x, logit, rows, width);
+}
+
+static void gate_bwd(struct mw_dev *dev, void *dx, float *dlogit,
+                     const void *dy, const void *x, const float *logit,
+                     int rows, int width)
+{
+    (void)dev;
+    mw_k_rows_gate_bwd(dx, dlogit, dy, x, logit, rows, width);
+}
+
 const struct mw_dev_expert_ops mw_dev_host_experts = {
     .route_fwd = route_fwd,
     .route_bwd = route_bwd,
     .gather = gather,
     .combine = combine,
     .combine_bwd = combine_bwd,
+    .gate_fwd = gate_fwd,
+    .gate_bwd = gate_bwd,
 };

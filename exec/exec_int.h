@@ -36,10 +36,13 @@ struct mw_dims {
     enum mw_norm norm;
     int n_experts, top_k, moe_ffn; /* 0: none */
     int n_local, moe_rows;         /* own experts; rows that may come to them */
-    bool is_sp;                    /* sequence parallel, tp > 1 */
-    enum mw_recompute recompute;   /* what B computes again */
-    bool keeps_repeated; /* full recomputation with W apart from B: what
-                            B repeated stays until W */
+    int n_sources;                 /* ranks that rows come from: ep etp */
+    int shared_ffn;                /* of this rank */
+    bool has_shared_gate;
+    bool is_sp;                  /* sequence parallel, tp > 1 */
+    enum mw_recompute recompute; /* what B computes again */
+    bool keeps_repeated;         /* full recomputation with W apart from B: what
+                                    B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -54,9 +57,10 @@ struct mw_norm_tensors {
     struct mw_tensor gamma, beta;
 };
 struct mw_block {
-    int unit;
+    int layer;
     bool is_moe; /* its second half: router and own experts, else fc1, fc2 */
-    struct mw_tensor router, experts_1, experts_2;
+    struct mw_tensor router, experts_1, experts_2, shared_gate;
+    struct mw_linear shared_1, shared_2;
     struct mw_norm_tensors norm1, norm2;
     struct mw_linear q;  /* the fused [q | k | v] when is_fused_qkv */
     struct mw_linear kv; /* else unused */
@@ -69,7 +73,6 @@ struct mw_chunk {
     struct mw_tensor embedding, position; /* first virtual stage */
     struct mw_norm_tensors final_norm;    /* last */
     struct mw_tensor head;
-    int embedding_unit, head_unit;
 };
 
 /* ---- activations -------------------------------------------------------- */
@@ -80,6 +83,8 @@ struct mw_moe_fwd {
     float *weight;
     int32_t *from;              /* source order */
     int64_t *leaving, *arrived; /* rows by expert; by source and own expert */
+    void *shared_h1, *shared_g, *shared_out;
+    float *shared_logit;
     int32_t *order, *home;
     float *aux;        /* [experts] */
     void *in, *h1, *g; /* expert order */
@@ -88,6 +93,8 @@ struct mw_moe_fwd {
 struct mw_moe_bwd {
     void *dy, *dh1; /* expert order */
     float *dweight, *dlogits;
+    void *shared_dy, *shared_dy_full, *shared_dh1;
+    float *shared_dlogit;
 };
 
 struct mw_block_fwd {
@@ -142,19 +149,24 @@ struct mw_exec {
     struct mw_dims dims;
     struct mw_comm *world; /* of this job; sends and receives */
     struct mw_comm *tp, *cp, *ends;
-    struct mw_comm *ep, *edp; /* of experts: other experts, the same ones */
-    struct mw_comm *dp;       /* ranks that share a gradient */
+    /* Of experts: other experts, other parts of the same, the same ones. */
+    struct mw_comm *ep, *etp, *edp;
+    struct mw_comm *dp; /* ranks that share a gradient */
     struct mw_dev *dev;
+    enum mw_elem elem; /* of activations and weights */
     struct mw_rec *rec;
     struct mw_err *err; /* where failures of the passes go */
     struct mw_shards shards;
     /* Flat buffers of shards.n_total elements, or the owned parts of them
-     * (layer_units.c). */
-    float *w, *g, *m, *v;
+     * (layer_units.c). master: the weights that AdamW updates where w is not
+     * float32 itself, else NULL. */
+    void *w;
+    float *g, *m, *v, *master;
     /* Gradients of the second route where this device is its own twin: one
      * rank, or the middle of an odd number; else NULL. */
     float *g_twin;
-    float *unit_w, *unit_g; /* one unit's, with ZeRO-3 and ZeRO-2 */
+    void *unit_w;  /* one layer's units, with ZeRO-3 */
+    float *unit_g; /* and with ZeRO-2 */
     size_t n_unit;
     int n_chunks;
     struct mw_chunk *chunks;
@@ -255,6 +267,27 @@ enum mw_status mw_region_enter(struct mw_exec *ex, const char *name,
 /* Partial sums out of it: *out is the sum of all rows, or of the own ones. */
 enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
                                void **out);
+/* Partial sums of gradients at a region's input, in ex->full with sp, else in
+ * dn: their sum into dn. */
+enum mw_status mw_region_sum_gradient(struct mw_exec *ex, const char *name,
+                                      void *dn);
+
+/* ---- two linear layers and an activation (pair.c) ----------------------- */
+struct mw_pair {
+    const struct mw_linear *fc1, *fc2;
+    const char *in, *out; /* names of the messages into and out of the region */
+    int ffn;              /* of this rank */
+    void *h1, *g;         /* what F keeps */
+    void *dh1, *dy_full;  /* what B keeps */
+};
+/* *out: the sum, all rows or with sp the own ones; the bias of fc2 is not in
+ * it. x and dy are what stands outside of the region. */
+enum mw_status mw_pair_forward(struct mw_exec *ex, const struct mw_pair *p,
+                               const void *x, void **out);
+enum mw_status mw_pair_backward(struct mw_exec *ex, const struct mw_pair *p,
+                                const void *dy, void *dx);
+enum mw_status mw_pair_weight(struct mw_exec *ex, const struct mw_pair *p,
+                              const void *x, const void *dy);
 
 /* ---- context parallelism (context.c) ------------------------------------ */
 /* Rows of this rank that follow each other in their sequence, the first at
@@ -283,9 +316,18 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
 enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
                                    const struct mw_block_fwd *f,
                                    struct mw_block_bwd *k, const void *dy);
-void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
-                       const struct mw_block_fwd *f,
-                       const struct mw_block_bwd *k);
+enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_block_fwd *f,
+                                 const struct mw_block_bwd *k, const void *dy);
+/* The expert that sees every row (shared_expert.c): added to y, to dn2. */
+enum mw_status mw_shared_forward(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_block_fwd *f, void *y);
+enum mw_status mw_shared_backward(struct mw_exec *ex, const struct mw_block *b,
+                                  const struct mw_block_fwd *f,
+                                  struct mw_block_bwd *k, const void *dy);
+enum mw_status mw_shared_weight(struct mw_exec *ex, const struct mw_block *b,
+                                const struct mw_block_fwd *f,
+                                const struct mw_block_bwd *k, const void *dy);
 /* Bytes of what came to this rank's experts and is kept. */
 size_t mw_experts_kept_bytes(const struct mw_exec *ex,
                              const struct mw_moe_fwd *f);
@@ -328,13 +370,20 @@ struct mw_range mw_slice_owned(const struct mw_exec *ex,
 size_t mw_stored_at(const struct mw_exec *ex, enum mw_buffer buffer,
                     const struct mw_range *r);
 size_t mw_buffer_size(const struct mw_exec *ex, enum mw_buffer buffer);
-size_t mw_unit_largest(const struct mw_exec *ex);
-/* Before F or B of a unit: its weights (ZeRO-3). Around W: its gradients
- * (ZeRO-2). After the update: all weights (ZeRO-1 and 2). */
-enum mw_status mw_unit_fetch(struct mw_exec *ex, int unit);
-void mw_unit_begin_weight(struct mw_exec *ex, int unit);
-enum mw_status mw_unit_end_weight(struct mw_exec *ex, int unit);
+/* Elements of the largest layer's units. */
+size_t mw_units_largest(const struct mw_exec *ex);
+/* Ranks that share a unit's gradients. */
+struct mw_comm *mw_unit_group(const struct mw_exec *ex,
+                              const struct mw_unit *u);
+/* Before F or B of a layer (-1: embedding, n_layers: head): its weights
+ * (ZeRO-3). Around W: its gradients (ZeRO-2). After the update: all weights
+ * (ZeRO-1 and 2). */
+enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer);
+void mw_layer_begin_weight(struct mw_exec *ex, int layer);
+enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer);
 enum mw_status mw_units_gather(struct mw_exec *ex);
+/* After the last pass, below ZeRO-2: gradients over the groups. */
+enum mw_status mw_units_reduce(struct mw_exec *ex);
 
 /* Tokens and labels of one micro-batch of this replica and step. */
 void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,

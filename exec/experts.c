@@ -16,7 +16,10 @@
  * alpha E sum_e f_e P_e over the tokens of a micro-batch, f_e the part of the
  * choices that went to expert e (a constant), P_e the mean probability; its
  * gradient reaches the router, the loss that is reported leaves it out.
- * Left out: expert tensor parallelism, shared experts, router biases.
+ * With expert tensor parallelism each rank of an ETP group has a part of the
+ * rows and columns of the same experts: what came to one of them goes to all,
+ * and their partial sums are added on the way back. Arrival order is then by
+ * rank of the ETP group first. Left out: router biases.
  */
 #include "exec/exec_int.h"
 
@@ -26,21 +29,40 @@ static int n_sent(const struct mw_exec *ex)
     return ex->dims.own_rows * ex->dims.top_k;
 }
 
-/* Row t of expert order within the counts that arrived. */
-static int arrived_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f)
+/* Counts of the sources that one rank of the ETP group hears from directly. */
+static int64_t *arrived_at(const struct mw_exec *ex, const struct mw_moe_fwd *f,
+                           int etp_rank)
 {
+    return f->arrived +
+           (size_t)etp_rank * (size_t)ex->ep->size * (size_t)ex->dims.n_local;
+}
+
+/* Rows that came to one rank of the ETP group; each then has those of all. */
+static int rows_at_rank(const struct mw_exec *ex, const struct mw_moe_fwd *f,
+                        int etp_rank)
+{
+    const int64_t *arrived = arrived_at(ex, f, etp_rank);
     int64_t n = 0;
     for (int i = 0; i < ex->ep->size * ex->dims.n_local; i++) {
-        n += f->arrived[i];
+        n += arrived[i];
     }
     return (int)n;
+}
+
+static int arrived_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f)
+{
+    int n = 0;
+    for (int i = 0; i < ex->etp->size; i++) {
+        n += rows_at_rank(ex, f, i);
+    }
+    return n;
 }
 
 static int expert_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f,
                        int expert)
 {
     int64_t n = 0;
-    for (int src = 0; src < ex->ep->size; src++) {
+    for (int src = 0; src < ex->dims.n_sources; src++) {
         n += f->arrived[src * ex->dims.n_local + expert];
     }
     return (int)n;
@@ -70,7 +92,7 @@ static void sort_arrivals(const struct mw_exec *ex, struct mw_moe_fwd *f)
     int n_local = ex->dims.n_local, t = 0;
     for (int e = 0; e < n_local; e++) {
         int at = 0;
-        for (int i = 0; i < ex->ep->size * n_local; i++) {
+        for (int i = 0; i < ex->dims.n_sources * n_local; i++) {
             for (int r = 0; i % n_local == e && r < f->arrived[i]; r++) {
                 f->home[at + r] = t;
                 f->order[t++] = at + r;
@@ -86,11 +108,11 @@ static enum mw_status exchange(struct mw_exec *ex, const char *name,
                                size_t width, const void *from, void *to)
 {
     struct mw_comm *ep = ex->ep;
-    size_t n_send[MW_EP_MAX] = {0}, n_recv[MW_EP_MAX] = {0}, n = 0;
+    size_t n_send[MW_EP_MAX] = {0}, n_recv[MW_EP_MAX] = {0};
+    size_t n = (size_t)n_sent(ex) * width; /* as much comes back */
     for (int i = 0; i < ep->size * ex->dims.n_local; i++) {
         n_send[i / ex->dims.n_local] += (size_t)sent[i] * width;
         n_recv[i / ex->dims.n_local] += (size_t)got[i] * width;
-        n += (size_t)sent[i] * width;
     }
     const struct mw_rec_event e = {.type = MW_REC_COLL,
                                    .span = MW_SPAN_EP,
@@ -107,19 +129,72 @@ static enum mw_status exchange(struct mw_exec *ex, const char *name,
     return st;
 }
 
+/* Rows of the ETP group's ranks: all to each, or sums of all back to each. */
+static enum mw_status share_rows(struct mw_exec *ex, const struct mw_moe_fwd *f,
+                                 bool is_back)
+{
+    struct mw_comm *etp = ex->etp;
+    size_t n[MW_EP_MAX] = {0}, all = 0;
+    for (int i = 0; i < etp->size; i++) {
+        n[i] = (size_t)rows_at_rank(ex, f, i) * (size_t)ex->dims.hidden;
+        all += n[i];
+    }
+    const struct mw_rec_event e = {.type = MW_REC_COLL,
+                                   .span = MW_SPAN_EP,
+                                   .name = "experts",
+                                   .microbatch = ex->rec->label.microbatch,
+                                   .stage = ex->rec->label.stage,
+                                   .bytes = (double)all * sizeof(float),
+                                   .dim = MW_DIM_ETP,
+                                   .coll = is_back ? MW_REDUCE_SCATTER
+                                                   : MW_ALL_GATHER};
+    if (etp->size == 1) {
+        return MW_OK;
+    }
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st =
+        is_back
+            ? etp->ops->reduce_scatter_v(etp, ex->moe_far, n, MW_ELEM_F32,
+                                         ex->err)
+            : etp->ops->all_gather_v(etp, ex->moe_far, n, MW_ELEM_F32, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
+}
+
+/* Where the rows that came to this rank itself stand among the ETP group's. */
+static void *own_far(const struct mw_exec *ex, const struct mw_moe_fwd *f)
+{
+    size_t row = 0;
+    for (int i = 0; i < ex->etp->rank; i++) {
+        row += (size_t)rows_at_rank(ex, f, i);
+    }
+    return mw_dev_at(ex->dev, ex->moe_far, row * (size_t)ex->dims.hidden);
+}
+
+static void copy_sent(struct mw_exec *ex, void *to, const void *from)
+{
+    ex->dev->ops->copy(ex->dev, to, from,
+                       (size_t)n_sent(ex) * (size_t)ex->dims.hidden *
+                           ex->dev->elem_bytes);
+}
+
 /* Rows in source order to expert order on the ranks of their experts. */
 static enum mw_status dispatch(struct mw_exec *ex, const struct mw_moe_fwd *f,
                                void *from, void *to)
 {
     const struct mw_dims *d = &ex->dims;
-    if (ex->ep->size == 1) {
-        ex->dev->ops->copy(ex->dev, to, from,
-                           (size_t)n_sent(ex) * (size_t)d->hidden *
-                               ex->dev->elem_bytes);
+    if (d->n_sources == 1) {
+        copy_sent(ex, to, from);
         return MW_OK;
     }
-    MW_TRY(exchange(ex, "dispatch", f->leaving, f->arrived, (size_t)d->hidden,
-                    from, ex->moe_far));
+    if (ex->ep->size == 1) {
+        copy_sent(ex, own_far(ex, f), from);
+    } else {
+        MW_TRY(exchange(ex, "dispatch", f->leaving,
+                        arrived_at(ex, f, ex->etp->rank), (size_t)d->hidden,
+                        from, own_far(ex, f)));
+    }
+    MW_TRY(share_rows(ex, f, false));
     ex->dev->ops->experts->gather(ex->dev, to, ex->moe_far, f->order,
                                   arrived_rows(ex, f), d->hidden);
     return MW_OK;
@@ -130,26 +205,32 @@ static enum mw_status bring_back(struct mw_exec *ex, const struct mw_moe_fwd *f,
                                  void *from, void *to)
 {
     const struct mw_dims *d = &ex->dims;
-    if (ex->ep->size == 1) {
-        ex->dev->ops->copy(ex->dev, to, from,
-                           (size_t)n_sent(ex) * (size_t)d->hidden *
-                               ex->dev->elem_bytes);
+    if (d->n_sources == 1) {
+        copy_sent(ex, to, from);
         return MW_OK;
     }
     ex->dev->ops->experts->gather(ex->dev, ex->moe_far, from, f->home,
                                   arrived_rows(ex, f), d->hidden);
-    return exchange(ex, "combine", f->arrived, f->leaving, (size_t)d->hidden,
-                    ex->moe_far, to);
+    MW_TRY(share_rows(ex, f, true));
+    if (ex->ep->size == 1) {
+        copy_sent(ex, to, own_far(ex, f));
+        return MW_OK;
+    }
+    return exchange(ex, "combine", arrived_at(ex, f, ex->etp->rank), f->leaving,
+                    (size_t)d->hidden, own_far(ex, f), to);
 }
 
 static enum mw_status exchange_counts(struct mw_exec *ex, struct mw_moe_fwd *f)
 {
-    size_t each[MW_EP_MAX];
+    size_t each[MW_EP_MAX], n = (size_t)ex->ep->size * (size_t)ex->dims.n_local;
     for (int i = 0; i < ex->ep->size; i++) {
         each[i] = (size_t)ex->dims.n_local;
     }
-    return ex->ep->ops->all_to_all_v(ex->ep, f->leaving, each, f->arrived, each,
-                                     MW_ELEM_I64, ex->err);
+    MW_TRY(ex->ep->ops->all_to_all_v(ex->ep, f->leaving, each,
+                                     arrived_at(ex, f, ex->etp->rank), each,
+                                     MW_ELEM_I64, ex->err));
+    return ex->etp->ops->all_gather(ex->etp, f->arrived, n, MW_ELEM_I64,
+                                    ex->err);
 }
 
 /* ---- auxiliary loss ----------------------------------------------------- */
@@ -255,7 +336,7 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
     MW_TRY(bring_back(ex, m, ex->moe_out, m->out));
     ops->experts->combine(ex->dev, y, m->out, m->place, m->weight, f->mid,
                           d->own_rows, d->top_k, d->hidden);
-    return MW_OK;
+    return d->shared_ffn > 0 ? mw_shared_forward(ex, b, f, y) : MW_OK;
 }
 
 size_t mw_experts_kept_bytes(const struct mw_exec *ex,
@@ -315,12 +396,12 @@ enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
     ops->linear_bwd_input(ex->dev, ex->tmp, g->dlogits, b->router.w,
                           d->own_rows, d->n_experts, d->hidden);
     ops->add(ex->dev, k->dn2, k->dn2, NULL, ex->tmp, d->own_rows, d->hidden);
-    return MW_OK;
+    return d->shared_ffn > 0 ? mw_shared_backward(ex, b, f, k, dy) : MW_OK;
 }
 
-void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
-                       const struct mw_block_fwd *f,
-                       const struct mw_block_bwd *k)
+enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_block_fwd *f,
+                                 const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
@@ -341,6 +422,7 @@ void mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
     }
     ops->linear_bwd_weight(ex->dev, b->router.g, NULL, k->moe.dlogits, f->n2,
                            d->own_rows, d->n_experts, d->hidden);
+    return d->shared_ffn > 0 ? mw_shared_weight(ex, b, f, k, dy) : MW_OK;
 }
 
 /* ---- memory ------------------------------------------------------------- */

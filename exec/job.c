@@ -62,15 +62,9 @@ static enum mw_status check_layout(const struct mw_layout *l,
     if (l->cp > 1 && strcmp(backend, "host") != 0) {
         return lacks(err, "context parallelism there", "plan with cp 1");
     }
-    if (l->etp > 1) {
-        return lacks(err, "tensor parallelism of experts", "plan with etp 1");
-    }
-    if (l->ep > EP_MAX) {
-        return lacks(err, "more than 256 ways of experts", "plan with less ep");
-    }
-    if (l->ep > 1 && l->zero > 0) {
-        return lacks(err, "ZeRO beside expert parallelism",
-                     "plan with zero 0 or ep 1");
+    if (l->ep > EP_MAX || l->etp > EP_MAX) {
+        return lacks(err, "more than 256 ways of experts",
+                     "plan with less ep or etp");
     }
     return MW_OK;
 }
@@ -160,9 +154,8 @@ static enum mw_status check_model(const struct mw_model *m,
     if (m->moe.n_experts > 0 && strcmp(backend, "host") != 0) {
         return lacks(err, "mixtures of experts there", "take a dense model");
     }
-    if (m->moe.shared_ffn > 0 || m->moe.router_bias) {
-        return lacks(err, "shared experts and biases of routers",
-                     "take experts without them");
+    if (m->moe.router_bias) {
+        return lacks(err, "biases of routers", "take experts without them");
     }
     if (m->mla.on) {
         return lacks(err, "latent attention", "take a model with MHA or GQA");

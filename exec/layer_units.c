@@ -3,25 +3,31 @@
  * buffers, and for stages 2 and 3 the traffic of single layers.
  *
  * A unit is what is reduced or gathered at once: everything with ZeRO-1, a
- * layer (or an end of the model) from ZeRO-2 on. Its n elements fall into as
- * many equal parts as the data group has ranks; rank r owns the r-th. A
- * buffer that is split stores the owned parts of all units one after another:
+ * layer (or an end of the model) from ZeRO-2 on; tensors of experts, which
+ * other ranks share, are units of their own. A unit's n elements fall into as
+ * many equal parts as its group has ranks; rank r owns the r-th. A buffer that
+ * is split stores the owned parts of all units one after another:
  *
  *   flat    |--- unit 0 ---|------ unit 1 ------|     element p of unit u
- *   stored  |0r|  1r |                                u.offset / ranks + p -
- *                                                     first owned of u
+ *   stored  |0r|  1r |                                u.stored + p - first
+ *                                                     owned of u
  *
  *   ZeRO    1  moments are split
- *           2  gradients too: W of a layer fills a buffer of one unit, which
- *              is reduce-scattered; the own part is added to the stored one
+ *           2  gradients too: W of a layer fills a buffer of its units, which
+ *              are reduce-scattered; the own parts are added to the stored ones
  *           3  weights too: a layer's are gathered before F and before B into
- *              a buffer of one unit, and forgotten afterwards
+ *              a buffer of its units, and forgotten afterwards
  */
 #include "exec/exec_int.h"
 
-static size_t ranks_of(const struct mw_exec *ex)
+struct mw_comm *mw_unit_group(const struct mw_exec *ex, const struct mw_unit *u)
 {
-    return (size_t)ex->dp->size;
+    return u->is_expert ? ex->edp : ex->dp;
+}
+
+static size_t ranks_of(const struct mw_exec *ex, const struct mw_unit *u)
+{
+    return (size_t)mw_unit_group(ex, u)->size;
 }
 
 static bool is_split(const struct mw_exec *ex, int from_stage)
@@ -36,9 +42,9 @@ struct mw_range mw_unit_owned(const struct mw_exec *ex, int unit)
     if (!is_split(ex, 1)) {
         return all;
     }
-    size_t n = u->n / ranks_of(ex);
-    return (struct mw_range){u->offset + n * (size_t)ex->dp->rank, n,
-                             u->offset / ranks_of(ex)};
+    size_t n = u->n / ranks_of(ex, u);
+    return (struct mw_range){u->offset + n * (size_t)mw_unit_group(ex, u)->rank,
+                             n, u->stored};
 }
 
 struct mw_range mw_slice_owned(const struct mw_exec *ex,
@@ -60,74 +66,98 @@ size_t mw_stored_at(const struct mw_exec *ex, enum mw_buffer buffer,
 
 size_t mw_buffer_size(const struct mw_exec *ex, enum mw_buffer buffer)
 {
-    size_t n = ex->shards.n_total;
-    return is_split(ex, (int)buffer) ? n / ranks_of(ex) : n;
+    return is_split(ex, (int)buffer) ? ex->shards.n_stored : ex->shards.n_total;
 }
 
-size_t mw_unit_largest(const struct mw_exec *ex)
+size_t mw_units_largest(const struct mw_exec *ex)
 {
     size_t n = 0;
-    for (size_t u = 0; u < ex->shards.units.n; u++) {
-        n = ex->shards.units.v[u].n > n ? ex->shards.units.v[u].n : n;
+    for (size_t i = 0; i < ex->shards.units.n; i++) {
+        const struct mw_unit *u = &ex->shards.units.v[i];
+        n = u->place + u->n > n ? u->place + u->n : n;
     }
     return n;
 }
 
 /* ---- traffic ------------------------------------------------------------ */
 static enum mw_status unit_collective(struct mw_exec *ex, const char *name,
-                                      enum mw_coll_op coll, float *buf,
-                                      size_t n)
+                                      const struct mw_unit *u, bool is_gather,
+                                      void *buf)
 {
-    struct mw_comm *dp = ex->dp;
-    const struct mw_rec_event e = {.type = MW_REC_COLL,
-                                   .span = MW_SPAN_DP,
-                                   .name = name,
-                                   .microbatch = ex->rec->label.microbatch,
-                                   .stage = ex->rec->label.stage,
-                                   .bytes = (double)n * sizeof(float),
-                                   .dim = MW_DIM_DP,
-                                   .coll = coll};
+    struct mw_comm *group = mw_unit_group(ex, u);
+    enum mw_elem elem = is_gather ? ex->elem : MW_ELEM_F32;
+    const struct mw_rec_event e = {
+        .type = MW_REC_COLL,
+        .span = MW_SPAN_DP,
+        .name = name,
+        .microbatch = ex->rec->label.microbatch,
+        .stage = ex->rec->label.stage,
+        .bytes = (double)u->n_used * (double)mw_elem_bytes(elem),
+        .dim = MW_DIM_DP,
+        .is_expert = u->is_expert,
+        .coll = is_gather ? MW_ALL_GATHER : MW_REDUCE_SCATTER};
+    size_t n = u->n / ranks_of(ex, u);
+    if (group->size == 1) {
+        return MW_OK;
+    }
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st = coll == MW_ALL_GATHER
-                            ? dp->ops->all_gather(dp, buf, n / ranks_of(ex),
-                                                  MW_ELEM_F32, ex->err)
-                            : dp->ops->reduce_scatter(dp, buf, n / ranks_of(ex),
-                                                      MW_ELEM_F32, ex->err);
+    enum mw_status st =
+        is_gather ? group->ops->all_gather(group, buf, n, elem, ex->err)
+                  : group->ops->reduce_scatter(group, buf, n, elem, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
 
-enum mw_status mw_unit_fetch(struct mw_exec *ex, int unit)
+/* Own part of a unit in the buffer of its layer's units. */
+static size_t own_place(const struct mw_exec *ex, const struct mw_unit *u)
 {
-    if (!is_split(ex, 3)) {
-        return MW_OK;
-    }
-    const struct mw_unit *u = &ex->shards.units.v[unit];
-    struct mw_range r = mw_unit_owned(ex, unit);
-    ex->dev->ops->copy(ex->dev, ex->unit_w + (r.first - u->offset),
-                       ex->w + r.stored, r.n * sizeof(float));
-    return unit_collective(ex, "weights", MW_ALL_GATHER, ex->unit_w, u->n);
+    return u->place +
+           u->n / ranks_of(ex, u) * (size_t)mw_unit_group(ex, u)->rank;
 }
 
-void mw_unit_begin_weight(struct mw_exec *ex, int unit)
+static enum mw_status fetch_unit(struct mw_exec *ex, const struct mw_unit *u)
 {
-    if (is_split(ex, 2)) {
-        ex->dev->ops->zero(ex->dev, ex->unit_g,
-                           ex->shards.units.v[unit].n * sizeof(float));
+    size_t n = u->n / ranks_of(ex, u);
+    ex->dev->ops->copy(
+        ex->dev, mw_dev_at(ex->dev, ex->unit_w, own_place(ex, u)),
+        mw_dev_at(ex->dev, ex->w, u->stored), n * ex->dev->elem_bytes);
+    return unit_collective(ex, "weights", u, true,
+                           mw_dev_at(ex->dev, ex->unit_w, u->place));
+}
+
+enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer)
+{
+    for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 3); i++) {
+        if (ex->shards.units.v[i].layer == layer) {
+            MW_TRY(fetch_unit(ex, &ex->shards.units.v[i]));
+        }
+    }
+    return MW_OK;
+}
+
+void mw_layer_begin_weight(struct mw_exec *ex, int layer)
+{
+    for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
+        const struct mw_unit *u = &ex->shards.units.v[i];
+        if (u->layer == layer) {
+            ex->dev->ops->zero(ex->dev, ex->unit_g + u->place,
+                               u->n * sizeof(float));
+        }
     }
 }
 
-enum mw_status mw_unit_end_weight(struct mw_exec *ex, int unit)
+enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer)
 {
-    if (!is_split(ex, 2)) {
-        return MW_OK;
+    for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
+        const struct mw_unit *u = &ex->shards.units.v[i];
+        if (u->layer == layer) {
+            MW_TRY(unit_collective(ex, "gradients", u, false,
+                                   ex->unit_g + u->place));
+            ex->dev->ops->accumulate(ex->dev, ex->g + u->stored,
+                                     ex->unit_g + own_place(ex, u),
+                                     u->n / ranks_of(ex, u));
+        }
     }
-    const struct mw_unit *u = &ex->shards.units.v[unit];
-    struct mw_range r = mw_unit_owned(ex, unit);
-    MW_TRY(
-        unit_collective(ex, "gradients", MW_REDUCE_SCATTER, ex->unit_g, u->n));
-    ex->dev->ops->accumulate(ex->dev, ex->g + r.stored,
-                             ex->unit_g + (r.first - u->offset), r.n);
     return MW_OK;
 }
 
@@ -135,8 +165,37 @@ enum mw_status mw_units_gather(struct mw_exec *ex)
 {
     for (size_t i = 0; i < ex->shards.units.n; i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        MW_TRY(unit_collective(ex, "weights", MW_ALL_GATHER, ex->w + u->offset,
-                               u->n));
+        MW_TRY(unit_collective(ex, "weights", u, true,
+                               mw_dev_at(ex->dev, ex->w, u->offset)));
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_units_reduce(struct mw_exec *ex)
+{
+    for (size_t i = 0; i < ex->shards.units.n; i++) {
+        const struct mw_unit *u = &ex->shards.units.v[i];
+        struct mw_comm *group = mw_unit_group(ex, u);
+        const struct mw_rec_event e = {
+            .type = MW_REC_COLL,
+            .span = MW_SPAN_DP,
+            .name = u->is_expert ? "expert gradients" : "gradients",
+            .microbatch = -1,
+            .stage = -1,
+            .bytes = (double)u->n_used * sizeof(float),
+            .dim = MW_DIM_DP,
+            .is_expert = u->is_expert,
+            .coll = MW_ALL_REDUCE};
+        if (is_split(ex, 1)) {
+            MW_TRY(unit_collective(ex, e.name, u, false, ex->g + u->offset));
+        } else if (group->size > 1) {
+            int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+            enum mw_status st =
+                group->ops->all_reduce(group, ex->g + u->offset, u->n,
+                                       MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
+            mw_rec_comm_end(ex->rec, begin_ns, &e);
+            MW_TRY(st);
+        }
     }
     return MW_OK;
 }

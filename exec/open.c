@@ -28,11 +28,14 @@ static void set_dims(struct mw_exec *ex)
     d->rows = d->seq / (d->n_cp * d->n_parts) * d->n_seqs;
     d->n_experts = m->moe.n_experts;
     d->top_k = m->moe.top_k;
-    d->moe_ffn = m->moe.ffn;
+    d->moe_ffn = m->moe.ffn / l->etp;
+    d->n_sources = l->ep * l->etp;
+    d->shared_ffn = m->moe.shared_ffn / l->tp;
+    d->has_shared_gate = m->moe.shared_gate;
     d->n_local = d->n_experts / l->ep;
     d->is_sp = l->sp && l->tp > 1;
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
-    d->moe_rows = d->own_rows * d->top_k * l->ep;
+    d->moe_rows = d->own_rows * d->top_k * d->n_sources;
     d->recompute = l->recompute;
     d->keeps_repeated =
         l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
@@ -61,6 +64,24 @@ static int stage_of(const struct mw_job *job, int virtual_stage)
     return job->schedule->device[virtual_stage];
 }
 
+/* Ranks of a stage: etp in a row hold one expert, ep such rows all of them. */
+static enum mw_status split_expert_groups(struct mw_exec *ex, int pair_stage,
+                                          bool is_second, struct mw_err *err)
+{
+    const struct mw_layout *l = &ex->job->layout;
+    struct mw_comm *w = ex->world;
+    int etp = l->etp, all = l->ep * etp;
+    int n_stage = l->dp * l->cp * l->tp;
+    int at = (ex->at.dp * l->cp + ex->at.cp) * l->tp + ex->at.tp;
+    int first = ex->at.pp * n_stage;
+    MW_TRY(w->ops->split(w, first + at / etp, at % etp, &ex->etp, err));
+    MW_TRY(w->ops->split(w, first + at / all * etp + at % etp, at / etp % l->ep,
+                         &ex->ep, err));
+    int copy = at / all + (is_second ? n_stage / all : 0);
+    return w->ops->split(w, pair_stage * n_stage + at % all, copy, &ex->edp,
+                         err);
+}
+
 static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
 {
     struct mw_comm *w = ex->world;
@@ -78,13 +99,7 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     MW_TRY(w->ops->split(w, dp_color, dp_key, &ex->dp, err));
     int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
-    /* Experts: the ranks of a stage, ep of them in a row. */
-    int in_stage = data * l->tp + ex->at.tp, n_stage = n_data * l->tp;
-    int ep_color = ex->at.pp * n_stage + in_stage / l->ep;
-    int edp_color = pair_stage * n_stage + in_stage % l->ep;
-    int edp_key = in_stage / l->ep + (is_second ? n_stage / l->ep : 0);
-    MW_TRY(w->ops->split(w, ep_color, in_stage % l->ep, &ex->ep, err));
-    MW_TRY(w->ops->split(w, edp_color, edp_key, &ex->edp, err));
+    MW_TRY(split_expert_groups(ex, pair_stage, is_second, err));
     if (!ex->job->model->tied || ex->job->schedule->n_routes == 2) {
         return MW_OK; /* on two routes each end is the other's as well */
     }
@@ -105,10 +120,12 @@ static struct mw_tensor tensor_of(const struct mw_exec *ex,
         return (struct mw_tensor){NULL, NULL};
     }
     /* In the buffers of all, or where its unit stands while it is needed. */
-    size_t in_unit = s->offset - ex->shards.units.v[s->unit].offset;
+    const struct mw_unit *u = &ex->shards.units.v[s->unit];
+    size_t in_units = u->place + s->offset - u->offset;
     return (struct mw_tensor){
-        ex->unit_w ? ex->unit_w + in_unit : ex->w + s->offset,
-        ex->unit_g ? ex->unit_g + in_unit : ex->g + s->offset};
+        ex->unit_w ? mw_dev_at(ex->dev, ex->unit_w, in_units)
+                   : mw_dev_at(ex->dev, ex->w, s->offset),
+        ex->unit_g ? ex->unit_g + in_units : ex->g + s->offset};
 }
 
 static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
@@ -131,12 +148,6 @@ static struct mw_norm_tensors norm(const struct mw_exec *ex, const char *weight,
                                     tensor(ex, bias, layer)};
 }
 
-static int unit_of(const struct mw_exec *ex, const char *name, int layer)
-{
-    const struct mw_slice *s = mw_shards_find(&ex->shards, name, layer);
-    return s ? s->unit : -1;
-}
-
 static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
 {
     b->norm1 = norm(ex, "attn.norm.weight", "attn.norm.bias", layer);
@@ -152,11 +163,14 @@ static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
     b->router = tensor(ex, "moe.router.weight", layer);
     b->experts_1 = tensor(ex, "moe.fc1.weight", layer);
     b->experts_2 = tensor(ex, "moe.fc2.weight", layer);
+    b->shared_1 = linear(ex, "moe.shared.fc1.weight", "", layer);
+    b->shared_2 = linear(ex, "moe.shared.fc2.weight", "", layer);
+    b->shared_gate = tensor(ex, "moe.shared.gate.weight", layer);
     b->fc1 = ex->dims.is_gated
                  ? linear(ex, "mlp.gate_up.weight", "mlp.gate_up.bias", layer)
                  : linear(ex, "mlp.fc1.weight", "mlp.fc1.bias", layer);
     b->fc2 = linear(ex, "mlp.fc2.weight", "mlp.fc2.bias", layer);
-    b->unit = unit_of(ex, "attn.norm.weight", layer);
+    b->layer = layer;
     MW_ASSERT(b->q.weight.w && b->proj.weight.w &&
                   (b->is_moe ? b->experts_1.w && b->experts_2.w && b->router.w
                              : b->fc1.weight.w && b->fc2.weight.w) &&
@@ -169,12 +183,10 @@ static void bind_ends(const struct mw_exec *ex, struct mw_chunk *c)
     int head_layer = ex->job->model->n_layers;
     if (c->has_embedding) {
         c->embedding = tensor(ex, "embed.weight", -1);
-        c->embedding_unit = unit_of(ex, "embed.weight", -1);
         c->position = tensor(ex, "embed.position", -1);
         MW_ASSERT(c->embedding.w, "stage %d lacks the embedding", ex->at.pp);
     }
     if (c->has_head) {
-        c->head_unit = unit_of(ex, "final_norm.weight", head_layer);
         c->final_norm =
             norm(ex, "final_norm.weight", "final_norm.bias", head_layer);
         c->head = ex->job->model->tied
@@ -234,18 +246,23 @@ static void make_buffers(struct mw_exec *ex)
 {
     const struct mw_dims *d = &ex->dims;
     int zero = ex->job->layout.zero;
-    ex->w = flat(ex, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
+    ex->w = ex->dev->ops->alloc(ex->dev, mw_buffer_size(ex, MW_BUFFER_WEIGHT) *
+                                             ex->dev->elem_bytes);
     ex->g = flat(ex, mw_buffer_size(ex, MW_BUFFER_GRAD));
     if (mw_job_is_own_twin(ex->job, ex->at.pp)) {
         ex->g_twin = flat(ex, ex->shards.n_total);
     }
     ex->m = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
     ex->v = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
-    ex->n_unit = mw_unit_largest(ex);
+    ex->n_unit = mw_units_largest(ex);
     ex->unit_g = zero >= 2 ? flat(ex, ex->n_unit) : NULL;
-    ex->unit_w = zero >= 3 ? flat(ex, ex->n_unit) : NULL;
+    ex->unit_w =
+        zero >= 3
+            ? ex->dev->ops->alloc(ex->dev, ex->n_unit * ex->dev->elem_bytes)
+            : NULL;
     size_t width = max_size((size_t)d->hidden, (size_t)d->ffn);
     width = max_size(width, (size_t)d->q_width);
+    width = max_size(width, (size_t)d->shared_ffn);
     ex->tmp_bytes = (size_t)d->rows * width * ex->dev->elem_bytes;
     ex->tmp = ex->dev->ops->alloc(ex->dev, ex->tmp_bytes);
     ex->full_bytes = (size_t)d->rows * (size_t)d->hidden * ex->dev->elem_bytes;
@@ -270,9 +287,10 @@ static void fill_weights(struct mw_exec *ex)
             r = (struct mw_range){ex->shards.units.v[u].offset,
                                   ex->shards.units.v[u].n, 0};
         }
-        ex->dev->ops->to_device(ex->dev,
-                                ex->w + mw_stored_at(ex, MW_BUFFER_WEIGHT, &r),
-                                host + r.first, r.n * sizeof *host);
+        ex->dev->ops->to_device(
+            ex->dev,
+            mw_dev_at(ex->dev, ex->w, mw_stored_at(ex, MW_BUFFER_WEIGHT, &r)),
+            host + r.first, r.n * sizeof *host);
     }
     mw_free(host);
 }
@@ -281,12 +299,14 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
                             struct mw_comm *world, struct mw_dev *dev,
                             struct mw_rec *rec, struct mw_err *err)
 {
-    *ex = (struct mw_exec){.job = job,
-                           .at = mw_layout_coord(&job->layout, world->rank),
-                           .world = world,
-                           .dev = dev,
-                           .rec = rec,
-                           .err = err};
+    *ex = (struct mw_exec){
+        .job = job,
+        .at = mw_layout_coord(&job->layout, world->rank),
+        .world = world,
+        .dev = dev,
+        .elem = dev->elem_bytes == sizeof(float) ? MW_ELEM_F32 : MW_ELEM_BF16,
+        .rec = rec,
+        .err = err};
     mw_arena_init(&ex->arena);
     set_dims(ex);
     enum mw_status st = split_groups(ex, err);
@@ -325,13 +345,18 @@ void mw_exec_close(struct mw_exec *ex)
     mw_experts_close(ex);
     mw_parts_close(ex);
     if (ex->w) {
-        free_flat(ex, ex->w, mw_buffer_size(ex, MW_BUFFER_WEIGHT));
+        ex->dev->ops->free(ex->dev, ex->w,
+                           mw_buffer_size(ex, MW_BUFFER_WEIGHT) *
+                               ex->dev->elem_bytes);
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
         free_flat(ex, ex->g_twin, ex->shards.n_total);
         free_flat(ex, ex->m, mw_buffer_size(ex, MW_BUFFER_STATE));
         free_flat(ex, ex->v, mw_buffer_size(ex, MW_BUFFER_STATE));
-        free_flat(ex, ex->unit_w, ex->n_unit);
         free_flat(ex, ex->unit_g, ex->n_unit);
+    }
+    if (ex->unit_w) {
+        ex->dev->ops->free(ex->dev, ex->unit_w,
+                           ex->n_unit * ex->dev->elem_bytes);
     }
     if (ex->tmp) {
         ex->dev->ops->free(ex->dev, ex->tmp, ex->tmp_bytes);
@@ -339,8 +364,8 @@ void mw_exec_close(struct mw_exec *ex)
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);
-    struct mw_comm *groups[] = {ex->tp, ex->cp,  ex->dp,
-                                ex->ep, ex->edp, ex->ends};
+    struct mw_comm *groups[] = {ex->tp,  ex->cp,  ex->dp,  ex->ep,
+                                ex->etp, ex->edp, ex->ends};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i]) {
             groups[i]->ops->free(groups[i]);

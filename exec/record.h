@@ -26,6 +26,7 @@ struct mw_rec_event {
     int microbatch, stage;
     double bytes;    /* communication: whole buffer */
     enum mw_dim dim; /* whose group */
+    bool is_expert;  /* MW_DIM_DP: the ranks that have the same experts */
     enum mw_coll_op coll;
     int peer, tag; /* sends and receives: world rank, message tag */
 };

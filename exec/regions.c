@@ -16,14 +16,15 @@
 
 static enum mw_status tp_collective(struct mw_exec *ex, const char *name,
                                     enum mw_coll_op coll, void *buf, size_t n,
-                                    enum mw_reduce op)
+                                    enum mw_elem elem, enum mw_reduce op)
 {
     const struct mw_rec_event event = {.type = MW_REC_COLL,
                                        .span = MW_SPAN_TP,
                                        .name = name,
                                        .microbatch = ex->rec->label.microbatch,
                                        .stage = ex->rec->label.stage,
-                                       .bytes = (double)n * sizeof(float),
+                                       .bytes = (double)n *
+                                                (double)mw_elem_bytes(elem),
                                        .dim = MW_DIM_TP,
                                        .coll = coll};
     struct mw_comm *tp = ex->tp;
@@ -31,11 +32,11 @@ static enum mw_status tp_collective(struct mw_exec *ex, const char *name,
     enum mw_status st;
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     if (coll == MW_ALL_GATHER) {
-        st = tp->ops->all_gather(tp, buf, part, MW_ELEM_F32, ex->err);
+        st = tp->ops->all_gather(tp, buf, part, elem, ex->err);
     } else if (coll == MW_REDUCE_SCATTER) {
-        st = tp->ops->reduce_scatter(tp, buf, part, MW_ELEM_F32, ex->err);
+        st = tp->ops->reduce_scatter(tp, buf, part, elem, ex->err);
     } else {
-        st = tp->ops->all_reduce(tp, buf, n, MW_ELEM_F32, op, ex->err);
+        st = tp->ops->all_reduce(tp, buf, n, elem, op, ex->err);
     }
     mw_rec_comm_end(ex->rec, begin_ns, &event);
     return st;
@@ -44,9 +45,9 @@ static enum mw_status tp_collective(struct mw_exec *ex, const char *name,
 enum mw_status mw_exec_tp_reduce(struct mw_exec *ex, const char *name,
                                  void *buf, size_t n, enum mw_reduce op)
 {
-    return ex->tp->size == 1
-               ? MW_OK
-               : tp_collective(ex, name, MW_ALL_REDUCE, buf, n, op);
+    return ex->tp->size == 1 ? MW_OK
+                             : tp_collective(ex, name, MW_ALL_REDUCE, buf, n,
+                                             MW_ELEM_F32, op);
 }
 
 static void *own_rows(const struct mw_exec *ex, void *full)
@@ -67,7 +68,7 @@ enum mw_status mw_region_enter(struct mw_exec *ex, const char *name,
     ex->dev->ops->copy(ex->dev, own_rows(ex, full), own,
                        n * ex->dev->elem_bytes);
     return tp_collective(ex, name, MW_ALL_GATHER, full,
-                         n * (size_t)ex->tp->size, MW_REDUCE_SUM);
+                         n * (size_t)ex->tp->size, ex->elem, MW_REDUCE_SUM);
 }
 
 enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
@@ -80,5 +81,18 @@ enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
     }
     return tp_collective(ex, name,
                          ex->dims.is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE,
-                         full, n, MW_REDUCE_SUM);
+                         full, n, ex->elem, MW_REDUCE_SUM);
+}
+
+enum mw_status mw_region_sum_gradient(struct mw_exec *ex, const char *name,
+                                      void *dn)
+{
+    void *sum;
+    MW_TRY(mw_region_leave(ex, name, ex->dims.is_sp ? ex->full : dn, &sum));
+    if (ex->dims.is_sp) {
+        ex->dev->ops->copy(ex->dev, dn, sum,
+                           (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden *
+                               ex->dev->elem_bytes);
+    }
+    return MW_OK;
 }

@@ -56,10 +56,11 @@ static struct mw_group pair_group(const struct mw_exec *ex,
 
 /* Replicas; on two routes the other holder's as well, as sim/step prices it. */
 static struct mw_group gradient_group(const struct mw_exec *ex,
-                                      const struct mw_cost_ctx *ctx)
+                                      const struct mw_cost_ctx *ctx,
+                                      bool is_expert)
 {
     const struct mw_layout *l = &ex->job->layout;
-    struct mw_group g = mw_cost_grad_group(l, false, ctx->gpus_per_node);
+    struct mw_group g = mw_cost_grad_group(l, is_expert, ctx->gpus_per_node);
     int twin = mw_job_twin_stage(ex->job, ex->at.pp);
     if (twin != ex->at.pp) {
         bool crosses =
@@ -78,7 +79,7 @@ static double collective_cost(const struct mw_exec *ex,
     const struct mw_layout *l = &ex->job->layout;
     struct mw_group g;
     if (e->dim == MW_DIM_DP) {
-        g = gradient_group(ex, ctx);
+        g = gradient_group(ex, ctx, e->is_expert);
     } else if (e->dim == MW_DIM_PP) {
         g = pair_group(ex, ctx);
     } else {
@@ -102,18 +103,25 @@ void mw_replay_costs(const struct mw_exec *ex, const struct mw_cost_ctx *ctx,
 }
 
 /* ---- replay ------------------------------------------------------------- */
-static struct mw_comm *group_of(const struct mw_exec *ex, enum mw_dim dim)
+static struct mw_comm *group_of(const struct mw_exec *ex,
+                                const struct mw_rec_event *e)
 {
-    if (dim == MW_DIM_PP) {
+    switch (e->dim) {
+    case MW_DIM_PP:
         return ex->ends; /* the pair that shares a tied embedding */
-    }
-    if (dim == MW_DIM_EP) {
+    case MW_DIM_EP:
         return ex->ep;
-    }
-    if (dim == MW_DIM_CP) {
+    case MW_DIM_ETP:
+        return ex->etp;
+    case MW_DIM_CP:
         return ex->cp;
+    case MW_DIM_DP:
+        return e->is_expert ? ex->edp : ex->dp;
+    case MW_DIM_TP:
+    case MW_DIM_COUNT:
+        break;
     }
-    return dim == MW_DIM_DP ? ex->dp : ex->tp;
+    return ex->tp;
 }
 
 struct replay {
@@ -129,7 +137,7 @@ static enum mw_status replay_collective(struct replay *r,
                                         const struct mw_rec_event *e,
                                         double cost_s, struct mw_moment *at)
 {
-    struct mw_comm *group = group_of(r->ex, e->dim);
+    struct mw_comm *group = group_of(r->ex, e);
     double begin = r->vt;
     MW_TRY(group->ops->all_reduce(group, &begin, 1, MW_ELEM_F64, MW_REDUCE_MAX,
                                   r->err));

@@ -39,80 +39,110 @@ static bool holds_layer(const struct mw_job *job, int stage, int layer)
     return false;
 }
 
-/* Ranks that share a gradient: replicas, on two routes of both holders. */
-static size_t data_ranks(const struct mw_job *job)
+int mw_shards_sharers(const struct mw_job *job, int stage, bool is_expert)
 {
-    return (size_t)job->layout.dp * (size_t)job->layout.cp *
-           (size_t)job->schedule->n_routes;
-}
-
-/* Pads the open unit and begins the next one. */
-static void close_unit(struct mw_shards *shards, const struct mw_job *job)
-{
-    size_t pad = 16 * data_ranks(job);
-    size_t first = shards->units.n == 0
-                       ? 0
-                       : shards->units.v[shards->units.n - 1].offset +
-                             shards->units.v[shards->units.n - 1].n;
-    struct mw_unit u = {first, (shards->n_total - first + pad - 1) / pad * pad};
-    if (u.n > 0) {
-        mw_array_push(&shards->units, u);
-        shards->n_total = u.offset + u.n;
+    const struct mw_layout *l = &job->layout;
+    int n = l->dp * l->cp;
+    if (is_expert) {
+        n = n * l->tp / (l->ep * l->etp);
     }
+    return mw_job_twin_stage(job, stage) == stage ? n : 2 * n;
 }
 
-/* Own copies of a tensor: all, or of experts those of this rank's place in the
- * EP group. */
-static void set_copies(struct mw_slice *s, const struct mw_layout *l,
-                       struct mw_coord at)
+/* ---- units -------------------------------------------------------------- */
+static void open_unit(struct mw_shards *shards, int layer, bool is_expert)
 {
-    const struct mw_param *p = s->param;
-    int ways = p->shard == MW_SHARD_EXPERT ? l->ep : 1;
-    int place = ((at.dp * l->cp + at.cp) * l->tp + at.tp) % ways;
-    s->n_outer = p->outer * p->n_copies / ways;
-    s->first_outer = s->n_outer * place;
+    struct mw_unit u = {.offset = shards->n_total,
+                        .stored = shards->n_stored,
+                        .layer = layer,
+                        .is_expert = is_expert};
+    for (size_t i = 0; i < shards->units.n; i++) {
+        const struct mw_unit *before = &shards->units.v[i];
+        u.place += before->layer == layer ? before->n : 0;
+    }
+    mw_array_push(&shards->units, u);
+}
+
+static struct mw_unit *last_unit(const struct mw_shards *shards)
+{
+    return &shards->units.v[shards->units.n - 1];
+}
+
+/* Pads the last unit. */
+static void close_unit(struct mw_shards *shards, const struct mw_job *job,
+                       int stage)
+{
+    struct mw_unit *u = last_unit(shards);
+    size_t ways = (size_t)mw_shards_sharers(job, stage, u->is_expert);
+    size_t n = shards->n_total - u->offset, pad = 16 * ways;
+    u->n = (n + pad - 1) / pad * pad;
+    shards->n_total = u->offset + u->n;
+    shards->n_stored = u->stored + u->n / ways;
+}
+
+/* ---- slices ------------------------------------------------------------- */
+/* Where one rank is along the axes that may split a tensor. */
+struct place {
+    int tp, n_tp, ep, n_ep; /* of experts: tp is etp */
+};
+
+static struct place place_of(const struct mw_param *p,
+                             const struct mw_layout *l, struct mw_coord at)
+{
+    int in_stage = (at.dp * l->cp + at.cp) * l->tp + at.tp;
+    if (p->shard != MW_SHARD_EXPERT) {
+        return (struct place){at.tp, l->tp, 0, 1};
+    }
+    return (struct place){in_stage % l->etp, l->etp, in_stage / l->etp % l->ep,
+                          l->ep};
 }
 
 static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
                       int id, struct mw_coord at, bool is_tied)
 {
-    int tp_rank = at.tp;
     const struct mw_param *p = &shards->params.v[id];
-    int64_t rows_ways = p->shard == MW_SHARD_ROWS ? layout->tp : 1;
-    int64_t cols_ways = p->shard == MW_SHARD_COLS ? layout->tp : 1;
+    struct place w = place_of(p, layout, at);
+    enum mw_shard axis =
+        p->shard == MW_SHARD_EXPERT ? p->expert_shard : p->shard;
+    int64_t rows_ways = axis == MW_SHARD_ROWS ? w.n_tp : 1;
+    int64_t cols_ways = axis == MW_SHARD_COLS ? w.n_tp : 1;
     struct mw_slice s = {.param = p,
                          .id = id,
                          .is_tied = is_tied,
                          .rows = p->rows / rows_ways,
                          .cols = p->cols / cols_ways,
+                         .n_outer = p->outer * p->n_copies / w.n_ep,
                          .offset = shards->n_total,
-                         .unit = (int)shards->units.n};
-    s.first_row = rows_ways > 1 ? s.rows * tp_rank : 0;
-    s.first_col = cols_ways > 1 ? s.cols * tp_rank : 0;
-    set_copies(&s, layout, at);
+                         .unit = (int)shards->units.n - 1};
+    s.first_row = rows_ways > 1 ? s.rows * w.tp : 0;
+    s.first_col = cols_ways > 1 ? s.cols * w.tp : 0;
+    s.first_outer = s.n_outer * w.ep;
     s.n = (size_t)(s.n_outer * s.rows * s.cols);
+    last_unit(shards)->n_used += s.n;
     /* Slices begin on cache lines: 16 floats. */
     shards->n_total += (s.n + 15) / 16 * 16;
     mw_array_push(&shards->slices, s);
 }
 
-/* The stage's slices; with `experts` those of experts alone, or without. */
+/* The stage's tensors of experts, or all others. */
 static void add_stage(struct mw_shards *shards, const struct mw_job *job,
                       struct mw_coord at, bool experts)
 {
-    const struct mw_layout *l = &job->layout;
-    int layer = -2;
+    int layer = -2; /* of the open unit: none */
     for (size_t i = 0; i < shards->params.n; i++) {
         const struct mw_param *p = &shards->params.v[i];
-        bool is_apart = l->ep > 1 && p->shard == MW_SHARD_EXPERT;
-        if (is_apart != experts || !holds_layer(job, at.pp, p->layer)) {
+        bool is_expert = p->shard == MW_SHARD_EXPERT;
+        if (is_expert != experts || !holds_layer(job, at.pp, p->layer)) {
             continue;
         }
-        if (l->zero >= 2 && p->layer != layer) {
-            close_unit(shards, job);
+        if (layer == -2) {
+            open_unit(shards, p->layer, experts);
+        } else if (job->layout.zero >= 2 && p->layer != layer) {
+            close_unit(shards, job, at.pp);
+            open_unit(shards, p->layer, experts);
         }
         layer = p->layer;
-        add_slice(shards, l, (int)i, at, false);
+        add_slice(shards, &job->layout, (int)i, at, false);
     }
 }
 
@@ -137,9 +167,11 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
         holds_stage(job, at.pp, job->n_virtual - 1)) {
         add_slice(shards, &job->layout, embedding, at, true);
     }
-    shards->n_dense = shards->n_total;
+    close_unit(shards, job, at.pp);
     add_stage(shards, job, at, true);
-    close_unit(shards, job);
+    if (last_unit(shards)->is_expert) {
+        close_unit(shards, job, at.pp);
+    }
 }
 
 void mw_shards_release(struct mw_shards *shards)
@@ -186,7 +218,8 @@ static bool ends_branch(const struct mw_param *p)
 {
     return strcmp(p->name, "attn.proj.weight") == 0 ||
            strcmp(p->name, "mlp.fc2.weight") == 0 ||
-           strcmp(p->name, "moe.fc2.weight") == 0;
+           strcmp(p->name, "moe.fc2.weight") == 0 ||
+           strcmp(p->name, "moe.shared.fc2.weight") == 0;
 }
 
 static bool is_norm_weight(const struct mw_param *p)

@@ -9,6 +9,10 @@
  *     MW_SHARD_COLS  cols i*cols/t ...
  *     MW_SHARD_NONE  all of it
  *
+ * Experts' tensors are split over the ranks of EP (whole experts) and ETP (rows
+ * or columns of each), and their gradients are shared by other ranks than those
+ * of the rest, so they stand in units of their own, behind.
+ *
  * A tied head is a second slice of the embedding's tensor with its own
  * gradient, on the last stage (`is_tied`); the two gradients are added once
  * at the end of a step, so that any pipeline adds in the same order.
@@ -32,7 +36,12 @@ struct mw_slice {
 
 /* Consecutive slices that are reduced and gathered together (layer_units.c). */
 struct mw_unit {
-    size_t offset, n; /* a multiple of 16 times the data group's ranks */
+    size_t offset, n; /* a multiple of 16 times the group's ranks */
+    size_t n_used;    /* elements of tensors among them */
+    size_t stored;    /* where the own part is in a buffer that is split */
+    size_t place;     /* among the units of its layer */
+    int layer;        /* with one unit for all layers: of the first */
+    bool is_expert;   /* shared by the ranks that have the same experts */
 };
 
 struct mw_shards {
@@ -41,10 +50,15 @@ struct mw_shards {
         struct mw_slice *v;
         size_t n, cap;
     } slices;
-    MW_ARRAY(struct mw_unit) units; /* one; from ZeRO-2 on one a layer */
-    size_t n_dense; /* with ep > 1: elements before the experts' */
-    size_t n_total; /* elements, the units' padding included */
+    /* One, and one of experts; from ZeRO-2 on so many for each layer. */
+    MW_ARRAY(struct mw_unit) units;
+    size_t n_total;  /* elements, the units' padding included */
+    size_t n_stored; /* those of them that one rank of each group owns */
 };
+
+/* Ranks that share the gradients of a stage's tensors: replicas, on two routes
+ * those of both holders; of experts, all ranks of the stage with the same. */
+int mw_shards_sharers(const struct mw_job *job, int stage, bool is_expert);
 
 /* Slices of the rank at `at`. */
 void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,

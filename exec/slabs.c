@@ -90,10 +90,18 @@ static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
     f->from = take(c, sent * sizeof(int32_t));
     f->weight = take(c, sent * sizeof(float));
     f->leaving = take(c, experts * sizeof(int64_t));
-    f->arrived = take(c, experts * sizeof(int64_t));
+    f->arrived =
+        take(c, (size_t)d->n_sources * (size_t)d->n_local * sizeof(int64_t));
     f->order = take(c, n * sizeof(int32_t));
     f->home = take(c, n * sizeof(int32_t));
     f->aux = take(c, experts * sizeof(float));
+    if (d->shared_ffn > 0) {
+        int ffn = d->shared_ffn;
+        f->shared_h1 = take_rows(c, ex, d->is_gated ? 2 * ffn : ffn);
+        f->shared_g = take_rows(c, ex, ffn);
+        f->shared_out = d->has_shared_gate ? take_own(c, ex) : NULL;
+        f->shared_logit = take_stats(c, ex);
+    }
 }
 
 static void lay_moe_bwd(struct carve *c, const struct mw_exec *ex,
@@ -108,6 +116,13 @@ static void lay_moe_bwd(struct carve *c, const struct mw_exec *ex,
     b->dweight = take(c, sent * sizeof(float));
     b->dlogits =
         take(c, (size_t)d->own_rows * (size_t)d->n_experts * sizeof(float));
+    if (d->shared_ffn > 0) {
+        int ffn = d->shared_ffn;
+        b->shared_dy = d->has_shared_gate ? take_own(c, ex) : NULL;
+        b->shared_dy_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
+        b->shared_dh1 = take_rows(c, ex, d->is_gated ? 2 * ffn : ffn);
+        b->shared_dlogit = take_stats(c, ex);
+    }
 }
 
 /* All but its input. */

@@ -86,16 +86,15 @@ static enum mw_status reduce_tied(struct mw_exec *ex)
     return st;
 }
 
-/* ---- partial sums under sequence parallelism
- * ----------------------------------- */
-static bool is_partial(const struct mw_exec *ex, const struct mw_slice *s)
+/* ---- partial sums under sequence parallelism ---------------------------- */
+static bool is_partial(const struct mw_slice *s)
 {
     size_t n = strlen(s->param->name);
     const char *end = s->param->name + n;
     return (n > 11 && strcmp(end - 11, "norm.weight") == 0) ||
            (n > 9 && strcmp(end - 9, "norm.bias") == 0) ||
            strcmp(s->param->name, "moe.router.weight") == 0 ||
-           (s->param->shard == MW_SHARD_EXPERT && ex->ep->size == 1);
+           strcmp(s->param->name, "moe.shared.gate.weight") == 0;
 }
 
 /* What g has of a slice before the data group's reduction: all, or from
@@ -107,21 +106,21 @@ static struct mw_range gradient_of(const struct mw_exec *ex,
                       : (struct mw_range){s->offset, s->n, s->offset};
 }
 
-/* Each rank of the group saw its own rows in norms, routers and experts that
- * are not spread: their gradients are added, in one message. */
+/* Each rank of the group saw its own rows in norms and routers: their gradients
+ * are added, in one message. */
 static enum mw_status reduce_norms(struct mw_exec *ex)
 {
     const struct mw_dev_ops *ops = ex->dev->ops;
     size_t n = 0;
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
-        n += is_partial(ex, s) ? gradient_of(ex, s).n : 0;
+        n += is_partial(s) ? gradient_of(ex, s).n : 0;
     }
     float *all = ops->alloc(ex->dev, n * sizeof *all + 64);
     size_t at = 0;
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
-        if (is_partial(ex, s)) {
+        if (is_partial(s)) {
             struct mw_range r = gradient_of(ex, s);
             ops->copy(ex->dev, all + at, ex->g + r.stored, r.n * sizeof *all);
             at += r.n;
@@ -133,7 +132,7 @@ static enum mw_status reduce_norms(struct mw_exec *ex)
     }
     for (size_t i = ex->shards.slices.n; i-- > 0 && st == MW_OK;) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
-        if (is_partial(ex, s)) {
+        if (is_partial(s)) {
             struct mw_range r = gradient_of(ex, s);
             at -= r.n;
             ops->copy(ex->dev, ex->g + r.stored, all + at, r.n * sizeof *all);
@@ -144,37 +143,6 @@ static enum mw_status reduce_norms(struct mw_exec *ex)
 }
 
 /* ---- gradients over DP -------------------------------------------------- */
-static enum mw_status reduce_dp(struct mw_exec *ex)
-{
-    struct mw_comm *dp = ex->dp;
-    size_t n = ex->ep->size > 1 ? ex->shards.n_dense : ex->shards.n_total;
-    bool is_split = ex->job->layout.zero > 0;
-    const struct mw_rec_event e =
-        collective(MW_SPAN_DP, "gradients", MW_DIM_DP,
-                   is_split ? MW_REDUCE_SCATTER : MW_ALL_REDUCE, n);
-    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st =
-        is_split ? dp->ops->reduce_scatter(dp, ex->g, n / (size_t)dp->size,
-                                           MW_ELEM_F32, ex->err)
-                 : dp->ops->all_reduce(dp, ex->g, n, MW_ELEM_F32, MW_REDUCE_SUM,
-                                       ex->err);
-    mw_rec_comm_end(ex->rec, begin_ns, &e);
-    return st;
-}
-
-/* Over the ranks with the same experts; those are split by nothing else. */
-static enum mw_status reduce_experts(struct mw_exec *ex)
-{
-    size_t first = ex->shards.n_dense, n = ex->shards.n_total - first;
-    const struct mw_rec_event e =
-        collective(MW_SPAN_DP, "expert gradients", MW_DIM_DP, MW_ALL_REDUCE, n);
-    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st = ex->edp->ops->all_reduce(
-        ex->edp, ex->g + first, n, MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
-    mw_rec_comm_end(ex->rec, begin_ns, &e);
-    return st;
-}
-
 enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
 {
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
@@ -186,10 +154,7 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
     if (ex->dims.is_sp) {
         MW_TRY(reduce_norms(ex));
     }
-    if (ex->dp->size > 1 && !ex->unit_g) {
-        MW_TRY(reduce_dp(ex));
-    }
-    return ex->ep->size > 1 && ex->edp->size > 1 ? reduce_experts(ex) : MW_OK;
+    return ex->unit_g ? MW_OK : mw_units_reduce(ex);
 }
 
 /* ---- optimizer ---------------------------------------------------------- */
@@ -209,10 +174,11 @@ static void update_slice(struct mw_exec *ex, const struct mw_slice *s)
         h.decay = 0.0f;
     }
     size_t state = mw_stored_at(ex, MW_BUFFER_STATE, &r);
-    ex->dev->ops->adamw(ex->dev, &h,
-                        ex->w + mw_stored_at(ex, MW_BUFFER_WEIGHT, &r),
-                        ex->g + mw_stored_at(ex, MW_BUFFER_GRAD, &r),
-                        ex->m + state, ex->v + state, r.n);
+    ex->dev->ops->adamw(
+        ex->dev, &h,
+        mw_dev_at(ex->dev, ex->w, mw_stored_at(ex, MW_BUFFER_WEIGHT, &r)),
+        ex->g + mw_stored_at(ex, MW_BUFFER_GRAD, &r), ex->m + state,
+        ex->v + state, r.n);
 }
 
 enum mw_status mw_exec_update(struct mw_exec *ex)
@@ -225,8 +191,7 @@ enum mw_status mw_exec_update(struct mw_exec *ex)
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     mw_rec_idle(ex->rec);
     ex->step++;
-    return (zero == 1 || zero == 2) && ex->dp->size > 1 ? mw_units_gather(ex)
-                                                        : MW_OK;
+    return zero == 1 || zero == 2 ? mw_units_gather(ex) : MW_OK;
 }
 
 enum mw_status mw_exec_loss(struct mw_exec *ex, double *out)

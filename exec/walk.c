@@ -48,6 +48,11 @@ static bool is_here(const struct mw_exec *ex, int k, int microbatch)
     return device_of(ex, k, microbatch) == ex->at.pp;
 }
 
+static int head_layer(const struct mw_exec *ex)
+{
+    return ex->job->model->n_layers;
+}
+
 static size_t boundary_elems(const struct mw_exec *ex)
 {
     return (size_t)ex->dims.own_rows * (size_t)ex->dims.hidden;
@@ -87,7 +92,7 @@ static enum mw_status send(struct mw_exec *ex, int direction, const void *buf,
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
-        ex->world->ops->send(ex->world, buf, boundary_elems(ex), MW_ELEM_F32,
+        ex->world->ops->send(ex->world, buf, boundary_elems(ex), ex->elem,
                              e.peer, e.tag, out, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
@@ -100,9 +105,8 @@ static enum mw_status receive(struct mw_exec *ex, int direction, void *buf,
         message(ex, direction, MW_REC_RECV, from, here, microbatch);
     mw_rec_idle(ex->rec);
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st =
-        ex->world->ops->recv(ex->world, buf, boundary_elems(ex), MW_ELEM_F32,
-                             e.peer, e.tag, ex->err);
+    enum mw_status st = ex->world->ops->recv(ex->world, buf, boundary_elems(ex),
+                                             ex->elem, e.peer, e.tag, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
@@ -137,7 +141,7 @@ static enum mw_status forward_input(struct mw_exec *ex,
 {
     int k = c->virtual_stage;
     if (c->has_embedding) {
-        MW_TRY(mw_unit_fetch(ex, c->embedding_unit));
+        MW_TRY(mw_layer_fetch(ex, -1));
         return mw_embedding_forward(ex, c, f);
     }
     if (is_here(ex, k - 1, f->microbatch)) {
@@ -162,7 +166,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     mw_rec_work(ex->rec, MW_SPAN_F, "F", whole_of(ex, microbatch), k);
     MW_TRY(forward_input(ex, c, f));
     for (int i = 0; i < c->n_layers; i++) {
-        MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
+        MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer));
         mw_part_layer(ex, c, i);
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
         if (c->blocks[i].is_moe && ex->dims.recompute != MW_RECOMPUTE_FULL) {
@@ -170,7 +174,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
         }
     }
     if (c->has_head) {
-        MW_TRY(mw_unit_fetch(ex, c->head_unit));
+        MW_TRY(mw_layer_fetch(ex, head_layer(ex)));
         MW_TRY(mw_head_forward(ex, c, f));
     }
     mw_rec_idle(ex->rec);
@@ -218,10 +222,10 @@ static enum mw_status weight_layer(struct mw_exec *ex, const struct mw_chunk *c,
                                    const struct mw_fwd *f,
                                    const struct mw_bwd *b, int i)
 {
-    mw_unit_begin_weight(ex, c->blocks[i].unit);
+    mw_layer_begin_weight(ex, c->blocks[i].layer);
     MW_TRY(mw_block_weight(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
                            b->dx[i + 1]));
-    return mw_unit_end_weight(ex, c->blocks[i].unit);
+    return mw_layer_end_weight(ex, c->blocks[i].layer);
 }
 
 /* B of layer i; and its W at once where recomputed activations do not last. */
@@ -229,7 +233,7 @@ static enum mw_status backward_layer(struct mw_exec *ex,
                                      const struct mw_chunk *c, struct mw_fwd *f,
                                      const struct mw_bwd *b, int i)
 {
-    MW_TRY(mw_unit_fetch(ex, c->blocks[i].unit));
+    MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer));
     mw_part_layer(ex, c, i);
     MW_TRY(repeat_forward(ex, c, f, b, i));
     MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
@@ -260,7 +264,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     }
     mw_rec_work(ex->rec, MW_SPAN_B, "B", whole_of(ex, microbatch), k);
     if (c->has_head) {
-        MW_TRY(mw_unit_fetch(ex, c->head_unit));
+        MW_TRY(mw_layer_fetch(ex, head_layer(ex)));
         MW_TRY(mw_head_backward(ex, c, f, b));
     }
     for (int i = c->n_layers - 1; i >= 0; i--) {
@@ -286,17 +290,17 @@ static enum mw_status walk_weight(struct mw_exec *ex, int chunk, int microbatch)
     mw_rec_work(ex->rec, MW_SPAN_W, "W", whole_of(ex, microbatch),
                 c->virtual_stage);
     if (c->has_head) {
-        mw_unit_begin_weight(ex, c->head_unit);
+        mw_layer_begin_weight(ex, head_layer(ex));
         MW_TRY(mw_head_weight(ex, c, f, b));
-        MW_TRY(mw_unit_end_weight(ex, c->head_unit));
+        MW_TRY(mw_layer_end_weight(ex, head_layer(ex)));
     }
     for (int i = c->n_layers - 1; i >= 0 && !weights_follow_layer(ex); i--) {
         MW_TRY(weight_layer(ex, c, f, b, i));
     }
     if (c->has_embedding) {
-        mw_unit_begin_weight(ex, c->embedding_unit);
+        mw_layer_begin_weight(ex, -1);
         MW_TRY(mw_embedding_weight(ex, c, f, b));
-        MW_TRY(mw_unit_end_weight(ex, c->embedding_unit));
+        MW_TRY(mw_layer_end_weight(ex, -1));
     }
     mw_rec_idle(ex->rec);
     mw_fwd_give(ex, f);

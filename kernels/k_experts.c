@@ -9,6 +9,9 @@
  * Backward, with D = sum_j dw_j w_j:
  *   dp_j = (dw_j - D) / s of the chosen, plus the auxiliary loss's gradient;
  *   dlogit_i = p_i (dp_i - sum_j dp_j p_j)
+ *
+ * The gate of a shared expert: the output times sigmoid of one logit a row
+ * (Qwen2-MoE: Yang et al., Qwen2 technical report, 2024, section 2.2.2).
  */
 #include "kernels/kernels.h"
 
@@ -146,5 +149,36 @@ void mw_k_rows_combine_bwd(float *dx, float *dweight, const float *dy,
             d[i] = weight[at] * g[i];
         }
         dweight[at] = dot;
+    }
+}
+
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+void mw_k_rows_gate(float *y, const float *x, const float *logit, int rows,
+                    int width)
+{
+    for (int r = 0; r < rows; r++) {
+        const float *s = x + (size_t)r * (size_t)width;
+        float *out = y + (size_t)r * (size_t)width, p = sigmoid(logit[r]);
+        for (int i = 0; i < width; i++) {
+            out[i] += p * s[i];
+        }
+    }
+}
+
+void mw_k_rows_gate_bwd(float *dx, float *dlogit, const float *dy,
+                        const float *x, const float *logit, int rows, int width)
+{
+    for (int r = 0; r < rows; r++) {
+        size_t at = (size_t)r * (size_t)width;
+        float p = sigmoid(logit[r]), dot = 0.0f;
+        for (int i = 0; i < width; i++) {
+            dot += dy[at + (size_t)i] * x[at + (size_t)i];
+            dx[at + (size_t)i] = p * dy[at + (size_t)i];
+        }
+        dlogit[r] = p * (1.0f - p) * dot;
     }
 }

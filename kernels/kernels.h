@@ -180,6 +180,13 @@ void mw_k_rows_gather(float *dst, const float *src, const int32_t *from,
 void mw_k_rows_combine(float *y, const float *x, const int32_t *place,
                        const float *weight, const float *residual, int rows,
                        int k, int width);
+/* y[r] += sigmoid(logit[r]) x[r]. */
+void mw_k_rows_gate(float *y, const float *x, const float *logit, int rows,
+                    int width);
+/* dx[r] = sigmoid dy[r], dlogit = sigmoid (1 - sigmoid) dy[r] . x[r]. */
+void mw_k_rows_gate_bwd(float *dx, float *dlogit, const float *dy,
+                        const float *x, const float *logit, int rows,
+                        int width);
 /* dx[place] = weight dy[r], dweight = dy[r] . x[place]. */
 void mw_k_rows_combine_bwd(float *dx, float *dweight, const float *dy,
                            const float *x, const int32_t *place,

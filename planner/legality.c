@@ -136,8 +136,6 @@ static const struct mw_rule rules[] = {
     {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
      "Nanotron src/nanotron/parallel/context.py"},
 
-    {"host_etp", HOST, "etp == 1", "our host executor has no tensor parallelism of experts (etp {etp})", "exec/job.c"},
-    {"host_ep_zero", HOST, "ep > 1 -> zero == 0", "our host executor has no ZeRO-{zero} beside ep {ep}", "exec/job.c"},
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_zero_routes", HOST, "zero >= 2 -> schedule != 'dualpipe' && schedule != 'chimera'",
      "our host executor has no ZeRO-{zero} on the two routes of {schedule}", "exec/job.c"},

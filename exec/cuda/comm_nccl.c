@@ -22,6 +22,8 @@ ncclDataType_t mw_nccl_type_of(enum mw_elem elem)
         return ncclFloat32;
     case MW_ELEM_F64:
         return ncclFloat64;
+    case MW_ELEM_BF16:
+        return ncclBfloat16;
     case MW_ELEM_I64:
         break;
     }
@@ -207,7 +209,7 @@ static enum mw_status nccl_all_reduce(struct mw_comm *comm, void *buf, size_t n,
 static void *own_block(const struct comm_nccl *c, void *buf, size_t n,
                        enum mw_elem elem)
 {
-    return (char *)buf + (size_t)c->base.rank * n * mw_nccl_size_of(elem);
+    return (char *)buf + (size_t)c->base.rank * n * mw_elem_bytes(elem);
 }
 
 static enum mw_status nccl_all_gather(struct mw_comm *comm, void *buf, size_t n,

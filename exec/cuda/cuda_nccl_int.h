@@ -63,11 +63,6 @@ static inline struct comm_nccl *mw_nccl_self(struct mw_comm *comm)
     return (struct comm_nccl *)comm;
 }
 
-static inline size_t mw_nccl_size_of(enum mw_elem elem)
-{
-    return elem == MW_ELEM_F32 ? 4 : 8;
-}
-
 ncclDataType_t mw_nccl_type_of(enum mw_elem elem);
 /* MW_OK when is_ok, else the device's fault. */
 enum mw_status mw_nccl_check(struct comm_nccl *c, bool is_ok,

@@ -207,7 +207,7 @@ static enum mw_status start_send(struct comm_nccl *c, const struct lane *lane,
                                  struct mw_err *err)
 {
     struct parcel *p = NULL;
-    size_t bytes = n * mw_nccl_size_of(elem);
+    size_t bytes = n * mw_elem_bytes(elem);
     TRY(take_parcel(c, bytes, &p, err));
     TRY(mw_nccl_check(c,
                       MW_CUDA_RUN(c->dev, cudaMemcpyAsync, p->mem, buf, bytes,
@@ -298,7 +298,7 @@ static enum mw_status keep_early(struct comm_nccl *c, const struct channel *ch,
 {
     struct early e = {.peer = ch->peer,
                       .tag = words[0],
-                      .bytes = (size_t)words[1] * mw_nccl_size_of(elem)};
+                      .bytes = (size_t)words[1] * mw_elem_bytes(elem)};
     TRY(mw_nccl_check(c, MW_CUDA_RUN(c->dev, cudaMalloc, &e.mem, e.bytes),
                       err));
     mw_array_push(&c->early, e);
@@ -338,7 +338,7 @@ enum mw_status mw_nccl_recv(struct mw_comm *comm, void *buf, size_t n,
         return c->host->ops->recv(c->host, buf, n, elem, peer, tag, err);
     }
     TRY(find_channel(c, peer, &ch, err));
-    if (take_early(c, buf, n * mw_nccl_size_of(elem), peer, tag)) {
+    if (take_early(c, buf, n * mw_elem_bytes(elem), peer, tag)) {
         return mw_cuda_wait(c->dev, c->dev->stream, NULL, err);
     }
     for (;;) {

@@ -127,7 +127,8 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     add_exchange(s, "combine", message, to_experts, out);
 }
 
-/* The tokens are those that the router saw; it keeps them for both. */
+/* The tokens are those that the router saw; it keeps them for both. A gated
+ * output is kept: its product with the incoming gradient is the gate's. */
 static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
 {
     static const struct mlp_names names = {"shared_fc1", "shared_act",
@@ -138,7 +139,8 @@ static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
     }
     if (s->m->moe.shared_gate) {
         mw_fstep_linear(out, s, "shared_gate", s->own_tokens, 1, s->m->hidden)
-            ->op.save_bytes = 0;
+            ->op.save_bytes =
+            x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
     }
     add_pair(s, &names, s->m->moe.shared_ffn, out)->op.save_bytes = 0;
 }

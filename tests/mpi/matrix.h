@@ -11,9 +11,10 @@
 
 /* The models that the tests train. */
 enum matrix_model {
-    MATRIX_GPT,   /* LayerNorm, learned positions, biases, GELU, tied head */
-    MATRIX_LLAMA, /* RMSNorm, rotary, grouped queries, SwiGLU */
-    MATRIX_MOE,   /* the same, every second layer 4 experts of which 2 */
+    MATRIX_GPT,    /* LayerNorm, learned positions, biases, GELU, tied head */
+    MATRIX_LLAMA,  /* RMSNorm, rotary, grouped queries, SwiGLU */
+    MATRIX_MOE,    /* the same, every second layer 4 experts of which 2 */
+    MATRIX_SHARED, /* the same, with a gated shared expert */
     MATRIX_MODELS
 };
 
@@ -24,7 +25,8 @@ struct matrix_case {
     int parts;            /* of a sequence; 0: what the schedule has */
     const char *lists[3]; /* an order of two routes instead of a schedule */
     bool sp;
-    int cp, ep; /* 0: 1 */
+    int cp, ep, etp; /* 0: 1 */
+    enum mw_cp_form cp_form;
     enum mw_recompute recompute;
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };

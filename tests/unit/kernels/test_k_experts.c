@@ -112,12 +112,31 @@ static void gather_by_hand(void **state)
     assert_memory_equal(dst, want, sizeof want);
 }
 
+/* Logits 0 and ln 3: sigmoids 1/2 and 3/4. */
+static void gate_by_hand(void **state)
+{
+    (void)state;
+    const float x[4] = {2, 4, 8, 12}, dy[4] = {1, 3, 2, 4};
+    const float logit[2] = {0.0f, logf(3.0f)};
+    float y[4] = {10, 20, 30, 40}, dx[4], dlogit[2];
+    mw_k_rows_gate(y, x, logit, 2, 2);
+    mw_k_rows_gate_bwd(dx, dlogit, dy, x, logit, 2, 2);
+    const double want_y[4] = {11, 22, 36, 49}, want_dx[4] = {0.5, 1.5, 1.5, 3};
+    for (int i = 0; i < 4; i++) {
+        mw_assert_near((double)y[i], want_y[i], 1e-6, 0);
+        mw_assert_near((double)dx[i], want_dx[i], 1e-6, 0);
+    }
+    mw_assert_near((double)dlogit[0], 0.25 * 14, 1e-6, 0);
+    mw_assert_near((double)dlogit[1], 0.1875 * 64, 1e-6, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(route_by_hand),
         cmocka_unit_test(equals_go_to_the_lower_index),
         cmocka_unit_test(route_gradient),
+        cmocka_unit_test(gate_by_hand),
         cmocka_unit_test(combine_by_hand),
         cmocka_unit_test(gather_by_hand),
     };
