@@ -157,6 +157,7 @@ static void print_people(const struct mw_validate *v, bool all_rows)
     if (v->overall.rows > 0) {
         print_groups(v);
     }
+    mw_validate_regret_print(v);
     mw_validate_memory_print(v);
     print_notes(v);
 }
@@ -243,6 +244,7 @@ static json_t *view_json(const struct mw_validate *v)
     mw_json_set(o, "overall", group_json(&v->overall));
     mw_json_set(o, "without_noisy", group_json(&v->quiet));
     mw_json_set(o, "groups", groups);
+    mw_json_set(o, "regret", mw_validate_regret_json(v));
     mw_json_set(o, "memory", mw_validate_memory_json(v));
     mw_json_set(o, "fits", mw_validate_fits_json(&v->overall));
     mw_json_set(o, "per_row", rows);

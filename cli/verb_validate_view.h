@@ -30,5 +30,8 @@ void mw_validate_memory_print(const struct mw_validate *v);
 json_t *mw_validate_memory_json(const struct mw_validate *v);
 json_t *mw_validate_fits_json(const struct mw_validate_group *g);
 json_t *mw_validate_row_memory_json(const struct mw_validate_row *r);
+/* validate_regret.c: how well the predictions choose. */
+void mw_validate_regret_print(const struct mw_validate *v);
+json_t *mw_validate_regret_json(const struct mw_validate *v);
 
 #endif

@@ -417,9 +417,13 @@ static void add_row(struct mw_validate *v, const struct mw_csv *csv,
                                       r->model, gpu, r->hidden),
         .group = mw_arena_printf(&v->arena, "%s%s%s", r->framework,
                                  r->framework[0] != '\0' ? ", " : "", gpu),
-        .job = mw_arena_printf(
-            &v->arena, "%s|%s|%s|%.0f|%.0f|%.0f|%s|%s", csv->file, r->model,
-            gpu, r->seq, r->global_batch, r->gpus, r->dtype, r->framework)};
+        .job =
+            mw_arena_printf(&v->arena, "%s|%s|%.0f|%s|%.0f|%.0f|%.0f|%s|%s",
+                            csv->file, r->model, r->layers, gpu, r->seq,
+                            r->global_batch, r->gpus, r->dtype, r->framework),
+        .peers = mw_arena_printf(&v->arena, "%s|%s|%s|%s|%s", csv->file,
+                                 r->model, gpu, r->dtype, r->framework),
+        .tokens_per_gpu = r->gpus > 0 ? r->seq * r->global_batch / r->gpus : 0};
 
     predict(v, all, csv->n_rows, i, &row);
     mw_array_push(&v->rows, row);

@@ -126,9 +126,11 @@ enum { MW_MEMORY_PER_ROW = 3 };
 
 struct mw_validate_row {
     const char *file, *id, *model;
-    const char *group;  /* framework (or method) and GPU */
-    const char *layout; /* "tp8 pp4 vpp3 dp32 mbs2 full" */
-    const char *job;    /* rows with the same one are alternatives */
+    const char *group;     /* framework (or method) and GPU */
+    const char *layout;    /* "tp8 pp4 vpp3 dp32 mbs2 full" */
+    const char *job;       /* rows with the same one are alternatives */
+    const char *peers;     /* rows with the same one compare by tokens/s/GPU */
+    double tokens_per_gpu; /* of a step */
     int line;
     const char *family; /* "dense bf16", "MoE fp8" */
     const char *cell;   /* rows with the same one are near copies, or share
@@ -217,5 +219,27 @@ void mw_validate_stats(const struct mw_validate_row *const *rows, size_t n,
 /* Errors of n ratios predicted / measured: fills all but name and kind. */
 void mw_memory_stats(const double *ratio, size_t n,
                      struct mw_memory_group *out);
+
+/* One job with at least three layouts: what the prediction picks. */
+struct mw_validate_job {
+    size_t n_layouts;
+    const struct mw_validate_row *picked, *best;
+    double regret;
+};
+struct mw_validate_regret {
+    struct {
+        struct mw_validate_job *v;
+        size_t n, cap;
+    } jobs;
+    double mean, max; /* of the regrets; mean NaN without jobs */
+    /* Pairs of one model, device, type and framework whose measured rates
+     * differ by more than 3 %. */
+    uint64_t n_pairs;
+    double pairs_right;
+};
+/* Of all rows so far, which must outlive it. Release with the next. */
+void mw_validate_regret(const struct mw_validate *v,
+                        struct mw_validate_regret *out);
+void mw_validate_regret_release(struct mw_validate_regret *r);
 
 #endif

@@ -28,6 +28,50 @@ static int teardown(void **state)
     return 0;
 }
 
+#define MEASURED(l, j, la, m, p)                                               \
+    {                                                                          \
+        .file = "f", .line = (l), .job = (j), .layout = (la), .peers = "",     \
+        .tokens_per_gpu = 1000, .measured_s = (m), .predicted_s = (p)          \
+    }
+
+/* Job a: layouts x (measured 12 and 10), y 20, z 11; predicted x 15, y 9, z 14:
+ * y is picked, which takes twice the best. Job b has two layouts only. Pairs
+ * that differ by more than 3 %: all but x 10 with b's x 10.2, so 14 of 15. */
+static void test_regret_by_hand(void **state)
+{
+    struct mw_validate v = {0};
+    struct mw_validate_regret r;
+    const struct mw_validate_row rows[] = {
+        MEASURED(2, "a", "x", 12, 15),  MEASURED(3, "a", "x", 10, 15),
+        MEASURED(4, "a", "y", 20, 9),   MEASURED(5, "a", "z", 11, 14),
+        MEASURED(6, "b", "x", 10.2, 1), MEASURED(7, "b", "y", 30, 40)};
+    double right = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        mw_array_push(&v.rows, rows[i]);
+        for (size_t j = 0; j < i; j++) {
+            double m = rows[j].measured_s / rows[i].measured_s;
+            double p = rows[j].predicted_s / rows[i].predicted_s;
+
+            if (i + j != 5 || i != 4) { /* 10 and 10.2 s are the same */
+                right += p > 1 ? m > 1 : p < 1 ? m < 1 : 0.5;
+            }
+        }
+    }
+    mw_validate_regret(&v, &r);
+    assert_int_equal(r.jobs.n, 1);
+    assert_int_equal(r.jobs.v[0].n_layouts, 3);
+    assert_int_equal(r.jobs.v[0].picked->line, 4);
+    assert_int_equal(r.jobs.v[0].best->line, 3);
+    mw_assert_near(r.mean, 1, 1e-12, 0);
+    mw_assert_near(r.max, 1, 1e-12, 0);
+    assert_int_equal(r.n_pairs, 14);
+    mw_assert_near(r.pairs_right, right, 1e-12, 0);
+    mw_validate_regret_release(&r);
+    mw_array_release(&v.rows);
+}
+
 /* Jobs a: measured 10 20 40, predicted 12 30 20; b: one row, 50 and 45.
  * Errors +0.2 +0.5 -0.5 -0.1: MAPE 0.325, bias 0.025, median 0.35, p90 0.5.
  * Pairs of a: (10, 20) right, (10, 40) right, (20, 40) wrong: 2/3. The pick of
@@ -319,6 +363,7 @@ static void test_filters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_regret_by_hand),
         cmocka_unit_test(test_statistics_by_hand),
         cmocka_unit_test(test_regret),
         cmocka_unit_test(test_fully_given_row),
