@@ -8,6 +8,7 @@
 #include "base/table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 enum { EXPLAIN_DEPTH = 8 };
@@ -89,6 +90,7 @@ static void print_memory(const struct mw_step_result *r)
                                         "overhead",  "total"};
     struct mw_table *t = mw_table_new();
     char text[MW_FMT_MAX], usable[MW_FMT_MAX];
+    double host_bytes = 0;
 
     printf("\nMemory of a rank by stage:\n");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -112,6 +114,13 @@ static void print_memory(const struct mw_step_result *r)
     printf("peak %s, usable %s: %s\n", mw_fmt_bytes(r->peak_bytes, text),
            mw_fmt_bytes(r->usable_bytes, usable),
            r->fits ? "fits" : "does not fit");
+    for (int d = 0; d < r->n_stages; d++) {
+        host_bytes = fmax(host_bytes, r->memory[d].host_bytes);
+    }
+    if (host_bytes > 0) {
+        printf("in the host's memory, at most: %s a rank\n",
+               mw_fmt_bytes(host_bytes, text));
+    }
 }
 
 static void print_sources(const struct mw_step_result *r)
@@ -251,6 +260,7 @@ static json_t *memory_json(const struct mw_step_result *r)
         mw_json_set_real(stage, "temporary_bytes", m->temporary_bytes);
         mw_json_set_real(stage, "overhead_bytes", m->overhead_bytes);
         mw_json_set_real(stage, "total_bytes", m->total_bytes);
+        mw_json_set_real(stage, "host_bytes", m->host_bytes);
         json_array_append_new(stages, stage);
     }
     mw_json_set(o, "stages", stages);

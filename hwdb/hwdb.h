@@ -75,7 +75,11 @@ struct mw_system {
      * in a mesh (64e9 of 448e9 for MI300X). */
     double peer_bw_Bps;
     int n_rails;
-    double host_mem_bytes;                 /* of the node; NaN when not known */
+    double host_mem_bytes; /* of the node; NaN when not known */
+    /* A device's own copies to or from the host's memory, one direction, while
+     * its neighbours copy too; wire rate of the node's host memory. NaN when
+     * not known. */
+    double host_link_Bps, host_mem_Bps;
     const char *intra_class, *inter_class; /* "nvlink4", "ib"; "none" */
     /* The rows behind the four figures above; the inter pair is NULL (and the
      * figures 0 and 1) where the node has no NIC. A constant NAME.SLUG of this

@@ -175,6 +175,7 @@ static void build_system(struct mw_hwdb *db, size_t i)
                            .intra_class = r->intra_class,
                            .inter_class = r->inter_class};
     set_classes(db, &db->systems[i]);
+    mw_hw_set_host(db, r, &db->systems[i]);
 }
 
 void mw_hw_devices_build(struct mw_hwdb *db)

@@ -109,6 +109,10 @@ struct mw_hw_system_row {
     const char *confidence, *source, *note;
 };
 
+/* host_link.c: the link to the host's memory and that memory's rate. */
+void mw_hw_set_host(const struct mw_hwdb *db,
+                    const struct mw_hw_system_row *row, struct mw_system *s);
+
 struct mw_hw_cost_row {
     const char *gpu, *provider_or_tier, *kind, *as_of;
     double usd_per_gpu_hour_low, usd_per_gpu_hour_high;

@@ -90,7 +90,8 @@ const struct mw_fit_param mw_fit_params[] = {
     {"attention_share.torchtitan", 0.8, 0.2, 1, 0.2},
     {"host_op_s.megatron-core-serial", 10e-6, 2e-6, 1e-4, 0.5},
     {"elementwise_efficiency.megatron-core-serial", 0.8, 0.2, 1, 0.15},
-    {"exposed_cp.megatron-core", 0.3, 0.05, 1, 0.5}};
+    {"exposed_cp.megatron-core", 0.3, 0.05, 1, 0.5},
+    {"host_adam_efficiency", 0.43, 0.05, 1, 0.5}};
 
 enum { N_PARAMS = sizeof mw_fit_params / sizeof mw_fit_params[0], ROUNDS = 12 };
 

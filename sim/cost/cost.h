@@ -125,6 +125,10 @@ struct mw_cost_ctx {
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
     double allocator_share;      /* allocated / reserved; 1 on a CPU */
+    /* Per device while all of a node do the same: copies to or from the host's
+     * memory, one direction, and the memory traffic of an Adam step there; NaN
+     * when not known. */
+    double host_link_Bps, host_adam_Bps;
     /* Indexed once, so that pricing does no look-up by name. */
     struct mw_measured_set measured[MW_MEASURED_OP_COUNT][MW_DTYPE_COUNT];
     struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];

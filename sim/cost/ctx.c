@@ -210,6 +210,26 @@ void mw_cost_ctx_take_curves(struct mw_cost_ctx *ctx)
         library != NULL ? library->curves_of(library, ctx->system) : NULL;
 }
 
+/* The host's memory is shared by the node's devices. On a CPU both are the
+ * device's own memory: a copy reads and writes. */
+static void set_host(struct mw_cost_ctx *ctx)
+{
+    const struct mw_system *sys = ctx->system;
+    double efficiency = (double)NAN;
+
+    if (ctx->gpu->is_cpu) {
+        ctx->host_adam_Bps = ctx->gpu->mem_bw_Bps * ctx->gpu->mem_efficiency;
+        ctx->host_link_Bps = ctx->host_adam_Bps / 2;
+        return;
+    }
+    read_constant(ctx->db, "host_adam_efficiency", &efficiency, NULL);
+    ctx->host_link_Bps = sys->host_link_Bps;
+    if (sys->host_mem_Bps / ctx->gpus_per_node < ctx->host_link_Bps) {
+        ctx->host_link_Bps = sys->host_mem_Bps / ctx->gpus_per_node;
+    }
+    ctx->host_adam_Bps = sys->host_mem_Bps * efficiency / ctx->gpus_per_node;
+}
+
 enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
                                 const struct mw_hwdb *db, const char *system,
                                 int n_nodes, int gpus_per_node,
@@ -236,6 +256,7 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
     }
     set_domain(&made);
     mw_cost_ctx_take_curves(&made);
+    set_host(&made);
     status = read_constants(&made, err);
     read_sustained(&made);
     if (status == MW_OK) {

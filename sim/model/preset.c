@@ -53,6 +53,12 @@ struct preset {
 #define HF_GPT2 "huggingface.co/openai-community config.json"
 #define SC21 "arXiv:2104.04473, table 1"
 
+/* BigScience's trials on Jean Zay: 32 heads, 1024 tokens, the vocabulary padded
+ * for tp of 4. */
+#define BIGSCIENCE(h, l) GPT(h, l, 32, 50688, 1024)
+#define GPT2_MD                                                                \
+    "bigscience-workshop/bigscience experiments/gpt2-hf-ds, gpt2-meg (MSIZE)"
+
 /* clang-format off */
 static const struct preset presets[] = {
     {{.name = "llama2-7b", SIZES(4096, 32, 32, 32, 128, 11008, 32000, 4096),
@@ -84,6 +90,16 @@ static const struct preset presets[] = {
     {{.name = "gpt2-medium", GPT(1024, 24, 16, 50257, 1024)}, HF_GPT2},
     {{.name = "gpt2-large", GPT(1280, 36, 20, 50257, 1024)}, HF_GPT2},
     {{.name = "gpt2-xl", GPT(1600, 48, 25, 50257, 1024)}, HF_GPT2},
+    {{.name = "gpt2-7.5b", BIGSCIENCE(4096, 36)}, GPT2_MD},
+    {{.name = "gpt2-18b", BIGSCIENCE(6144, 40)}, GPT2_MD},
+    {{.name = "gpt2-25b", BIGSCIENCE(7168, 40)}, GPT2_MD},
+    {{.name = "gpt2-30b", BIGSCIENCE(7168, 48)}, GPT2_MD},
+    {{.name = "gpt2-39b", BIGSCIENCE(8192, 48)}, GPT2_MD},
+    {{.name = "gpt2-52b", BIGSCIENCE(8192, 64)}, GPT2_MD},
+    {{.name = "gpt2-65b", BIGSCIENCE(9216, 64)}, GPT2_MD},
+    {{.name = "gpt2-97b", BIGSCIENCE(11264, 64)}, GPT2_MD},
+    {{.name = "gpt2-116b", BIGSCIENCE(12288, 64)}, GPT2_MD},
+    {{.name = "gpt2-206b", BIGSCIENCE(16384, 64)}, GPT2_MD},
 
     {{.name = "gpt3-175b", MEGATRON(12288, 96, 96)},
      "arXiv:2005.14165, table 2.1; vocabulary as arXiv:2104.04473 pads it"},

@@ -146,9 +146,10 @@ static double with_tails(const struct mw_step_frame *f, const struct lane *v,
     for (int i = 0; i < f->n_devices; i++) {
         const struct mw_tail *tail = &f->tail[i];
 
-        last = fmax(
-            last, ends[i] + mw_time_to_s(tail->reduce_ps + tail->shared_ps +
-                                         tail->optimizer_ps + tail->gather_ps));
+        last = fmax(last,
+                    ends[i] + mw_time_to_s(tail->reduce_ps + tail->shared_ps +
+                                           tail->optimizer_ps +
+                                           tail->offload_ps + tail->gather_ps));
     }
     return last;
 }
@@ -323,8 +324,8 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
         plain_of(layout, mw_microbatches(layout, &scenario->workload));
     enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
-    status = status != MW_OK ? status
-                             : mw_step_check_features(scenario, layout, err);
+    status =
+        status != MW_OK ? status : mw_step_check_features(layout, ctx, err);
     if (status != MW_OK) {
         return status;
     }

@@ -143,7 +143,7 @@ static double tail_ps(const struct mw_step_price *p,
 
     mw_tail_of(p, n_units, twin, crosses, shape->n_routes, &tail);
     return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
-                    tail.optimizer_ps + tail.gather_ps);
+                    tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
 }
 
 static void prefix_sums(const struct mw_fast *f, int n, bool early,
@@ -228,7 +228,7 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
     const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, false);
     int n = layout->pp * layout->vpp;
-    enum mw_status status = mw_step_check_features(f->scenario, layout, err);
+    enum mw_status status = mw_step_check_features(layout, f->ctx, err);
 
     if (status != MW_OK) {
         return status;

@@ -17,10 +17,12 @@ struct mw_fast_shape {
     double *held; /* [n_stages] micro-batch x chunk units at the peak */
 };
 
-/* What unit prices depend on. All ints, so that bytes can be compared. */
+/* What unit prices depend on. No padding that is not zero, so
+ * that bytes can be compared. */
 struct mw_fast_key {
     int tp, sp, cp, cp_form, ep, etp, micro_batch, recompute, zero;
     int reshard;
+    double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];
     struct mw_group grad_group, expert_group, replica_group;
 };

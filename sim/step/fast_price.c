@@ -15,10 +15,7 @@ enum { FIRST_SLOTS = 256 };
 enum mw_status mw_fast_check(const struct mw_scenario *scenario,
                              const struct mw_cost_ctx *ctx, struct mw_err *err)
 {
-    enum mw_status status = mw_step_check_rates(scenario, ctx, err);
-
-    return status != MW_OK ? status
-                           : mw_step_check_features(scenario, NULL, err);
+    return mw_step_check_rates(scenario, ctx, err);
 }
 
 struct mw_fast *mw_fast_new(const struct mw_scenario *scenario,
@@ -82,6 +79,9 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->micro_batch = l->micro_batch;
     key->recompute = (int)l->recompute;
     key->zero = is_sharded ? l->zero : 0;
+    key->offload_optimizer = l->offload_optimizer;
+    key->offload_weights = l->offload_weights;
+    key->offload_activations = l->offload_activations;
     key->group[MW_DIM_TP] = f->price.group[MW_DIM_TP];
     key->group[MW_DIM_CP] = f->price.group[MW_DIM_CP];
     key->group[MW_DIM_EP] = f->price.group[MW_DIM_EP];

@@ -130,7 +130,7 @@ enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
         const struct mw_tail *t = &f->tail[d];
 
         if (t->reduce_ps >= limit || t->gather_ps >= limit ||
-            t->optimizer_ps >= limit) {
+            t->optimizer_ps >= limit || t->offload_ps >= limit) {
             return mw_fail(err, MW_EINPUT,
                            "reducing the gradients of stage %d takes more than "
                            "%g s; check the rates of %s",

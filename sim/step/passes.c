@@ -15,10 +15,11 @@
 #include "sim/step/tasks_int.h"
 
 static const enum mw_stream_kind stream_of_lane[MW_LANE_COUNT] = {
-    MW_STREAM_COMPUTE, MW_STREAM_TP, MW_STREAM_CP,
-    MW_STREAM_EP,      MW_STREAM_DP, MW_STREAM_HOST};
+    MW_STREAM_COMPUTE, MW_STREAM_TP,      MW_STREAM_CP,  MW_STREAM_EP,
+    MW_STREAM_DP,      MW_STREAM_OFFLOAD, MW_STREAM_HOST};
 static const enum mw_span_kind kind_of_lane[MW_LANE_COUNT] = {
-    MW_SPAN_F, MW_SPAN_TP, MW_SPAN_CP, MW_SPAN_EP, MW_SPAN_DP, MW_SPAN_HOST};
+    MW_SPAN_F,  MW_SPAN_TP,      MW_SPAN_CP,  MW_SPAN_EP,
+    MW_SPAN_DP, MW_SPAN_OFFLOAD, MW_SPAN_HOST};
 static const enum mw_span_kind kind_of_phase[MW_PHASE_COUNT] = {
     MW_SPAN_F, MW_SPAN_RECOMPUTE, MW_SPAN_B, MW_SPAN_W};
 
@@ -258,6 +259,8 @@ static void add_tails(struct walk *w)
                       tail[d].shared_ps, tail[d].shared_bytes);
         add_tail_task(w, d, MW_STREAM_COMPUTE, MW_SPAN_OPTIMIZER, "optimizer",
                       tail[d].optimizer_ps, 0);
+        add_tail_task(w, d, MW_STREAM_OFFLOAD, MW_SPAN_OFFLOAD,
+                      "optimizer on the host", tail[d].offload_ps, 0);
         add_tail_task(w, d, MW_STREAM_DP, MW_SPAN_DP, "gather parameters",
                       tail[d].gather_ps, tail[d].gather_bytes);
     }

@@ -60,6 +60,7 @@ static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
         return stack->overlap_ep;
     case MW_LANE_COMPUTE:
     case MW_LANE_DP:
+    case MW_LANE_OFFLOAD:
     case MW_LANE_HOST:
     case MW_LANE_COUNT:
         break;
@@ -312,6 +313,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
     }
     mw_array_release(&ops);
     add_zero(p, unit, node);
+    mw_offload_add(p, unit, node);
     if (node != NULL) {
         node->value_s = total_s;
     }

@@ -51,24 +51,34 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
     return MW_OK;
 }
 
-static enum mw_status not_priced(const char *key, struct mw_err *err)
-{
-    return mw_fail(err, MW_EINPUT,
-                   "%s is not priced by this version; leave it out", key);
-}
-
-enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
-                                      const struct mw_layout *layout,
+enum mw_status mw_step_check_features(const struct mw_layout *layout,
+                                      const struct mw_cost_ctx *ctx,
                                       struct mw_err *err)
 {
-    (void)scenario;
-    return layout != NULL && mw_layout_offloads(layout)
-               ? not_priced("layout.offload_*", err)
-               : MW_OK;
+    if (mw_layout_offloads(layout) && !(ctx->host_link_Bps > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "offload needs the link between device and host, which "
+                       "the database does not know of %s; give its constant "
+                       "host_link_rate.%s",
+                       ctx->system->slug, ctx->system->slug);
+    }
+    return MW_OK;
 }
 
 /* ---- memory -----------------------------------------------------------------
  */
+static bool fits_host(const struct mw_step_price *p,
+                      const struct mw_step_result *r)
+{
+    double most = 0;
+
+    for (int d = 0; d < r->n_stages; d++) {
+        most = fmax(most, r->memory[d].host_bytes);
+    }
+    /* NaN: not known */
+    return !(most * p->ctx->gpus_per_node > p->ctx->system->host_mem_bytes);
+}
+
 static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
                         struct mw_step_result *out)
 {
@@ -94,7 +104,7 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
                  out->memory[d].total_bytes - out->memory[d].overhead_bytes);
     }
     out->reserved_bytes = out->allocated_bytes / p->ctx->allocator_share;
-    out->fits = out->peak_bytes <= out->usable_bytes;
+    out->fits = out->peak_bytes <= out->usable_bytes && fits_host(p, out);
 }
 
 /* ---- figures ---------------------------------------------------------- */
@@ -199,6 +209,13 @@ static void explain_tail(struct mw_explain *explain,
     mw_explain_child(explain, "optimizer of the largest stage",
                      mw_time_to_s(tail->optimizer_ps),
                      "state bytes / memory bandwidth", NULL);
+    if (tail->offload_ps > 0) {
+        mw_explain_child(explain, "optimizer on the host of the largest stage",
+                         mw_time_to_s(tail->offload_ps),
+                         "state bytes / host memory bandwidth, less the "
+                         "device's own part",
+                         NULL);
+    }
     mw_explain_child(explain, "parameter gather of the largest stage",
                      mw_time_to_s(tail->gather_ps), "ZeRO-1 and -2", NULL);
 }
@@ -215,9 +232,8 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
     struct mw_step_frame frame;
     enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
-    status = status != MW_OK
-                 ? status
-                 : mw_step_check_features(scenario, &plan->layout, err);
+    status = status != MW_OK ? status
+                             : mw_step_check_features(&plan->layout, ctx, err);
     if (status != MW_OK) {
         return status;
     }

@@ -16,6 +16,7 @@ struct mw_stage_memory {
     double temporary_bytes;  /* largest transient (logits, gathered input) */
     double overhead_bytes;   /* context, communicators (constants table) */
     double total_bytes;
+    double host_bytes; /* in the host's memory: offload */
 };
 
 struct mw_step_result {
@@ -32,7 +33,7 @@ struct mw_step_result {
     double allocated_bytes; /* tensors of the fullest rank: without context and
                                communicators */
     double reserved_bytes;  /* what the caching allocator holds for them */
-    bool fits;
+    bool fits; /* and what is offloaded fits the host's memory, if known */
     uint64_t events;
     double wall_time_s;
     uint64_t rung_count[MW_RUNG_COUNT]; /* operators priced by each rung */
@@ -61,11 +62,11 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                                    const struct mw_cost_ctx *ctx,
                                    struct mw_err *err);
 
-/* Does this program price what the layout (NULL: any) and the workload ask
- * for? MW_EINPUT names what it does not. Simulation and fast form begin with
- * it. */
-enum mw_status mw_step_check_features(const struct mw_scenario *scenario,
-                                      const struct mw_layout *layout,
+/* Can this machine do what the layout asks for beyond that? Offload needs a
+ * known way to the host's memory. MW_EINPUT says what is missing. Simulation,
+ * fast form and bounds begin with it. */
+enum mw_status mw_step_check_features(const struct mw_layout *layout,
+                                      const struct mw_cost_ctx *ctx,
                                       struct mw_err *err);
 
 /*

@@ -34,8 +34,9 @@ enum mw_lane {
     MW_LANE_TP,
     MW_LANE_CP,
     MW_LANE_EP,
-    MW_LANE_DP,   /* parameters gathered, gradients scattered (ZeRO-2, -3) */
-    MW_LANE_HOST, /* the device waits for the host to issue work */
+    MW_LANE_DP,      /* parameters gathered, gradients scattered (ZeRO-2, -3) */
+    MW_LANE_OFFLOAD, /* to and from the host's memory */
+    MW_LANE_HOST,    /* the device waits for the host to issue work */
     MW_LANE_COUNT
 };
 
@@ -91,7 +92,8 @@ struct mw_tail {
     mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
     mw_time optimizer_ps;
-    mw_time gather_ps; /* parameters, ZeRO-1 and -2 */
+    mw_time offload_ps; /* what the host's part of the optimizer takes longer */
+    mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
 };
 
@@ -154,6 +156,19 @@ double mw_step_tied_frozen_bytes(const struct mw_step_price *p);
 /* All-reduce of the rank's shares of so many gradients over the replicas. */
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
                           double expert);
+
+/* ---- offload.c ----------------------------------------------------------- */
+/* Adds to the unit's cost what its ways to and from the host leave exposed; its
+ * work must be priced. Nothing without offload. */
+void mw_offload_add(struct mw_step_price *p, enum mw_step_unit unit,
+                    struct mw_explain *explain);
+/* Seconds of the host's part of the optimizer over the rank's n parameters. */
+double mw_offload_optimizer_s(const struct mw_step_price *p, double n);
+/* Takes from a stage's memory what lies on the host, adds what is on its way,
+ * fills host_bytes. weight_bytes must be those that the rank owns. */
+void mw_offload_memory(const struct mw_step_price *p,
+                       const int n_units[MW_UNIT_COUNT],
+                       struct mw_stage_memory *m);
 
 /* ---- step_memory.c ---------------------------------------------------- */
 /* Units of all chunks of a device, and the high-water mark of activations. */

@@ -9,6 +9,7 @@
  *   (Rajbhandari et al., "ZeRO", SC 2020, figure 1); of what is frozen under
  *   adapters the weights alone, as they are stored
  *
+ * less what lies in the host's memory (offload.c).
  * A micro-batch is held from its F to its W or BW: a schedule that splits the
  * backward pass frees at W. Left out: allocator reserve, fragmentation.
  */
@@ -78,9 +79,11 @@ static double transient_bytes(const struct mw_step_price *p,
     return most;
 }
 
-/* Also under adapters, where the frozen weights are most of it. */
+/* Also under adapters, where the frozen weights are most of it. What ZeRO-3
+ * has gathered and keeps is apart. */
 static double weight_bytes(const struct mw_step_price *p,
-                           const int n_units[MW_UNIT_COUNT], bool has_tied_twin)
+                           const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                           double *out_gathered)
 {
     double dense = 0, expert = 0, share;
 
@@ -92,11 +95,9 @@ static double weight_bytes(const struct mw_step_price *p,
         dense += mw_step_tied_params(p) * p->weight_bytes +
                  mw_step_tied_frozen_bytes(p);
     }
-    if (p->layout->zero < 3) {
-        return dense + expert;
-    }
+    *out_gathered = p->layout->reshard ? 0 : dense + expert;
     share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
-    return p->layout->reshard ? share : share + dense + expert;
+    return p->layout->zero < 3 ? dense + expert : share;
 }
 
 void mw_stage_memory_of(const struct mw_step_price *p,
@@ -115,12 +116,15 @@ void mw_stage_memory_of(const struct mw_step_price *p,
         dense += mw_step_tied_params(p);
     }
     double whole = dense + expert, share = dense / n + expert / n_expert;
+    double gathered;
 
-    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin);
+    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &gathered);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? share : whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? share : whole);
     out->activation_bytes = activation_bytes;
     out->temporary_bytes = transient_bytes(p, n_units);
+    mw_offload_memory(p, n_units, out);
+    out->weight_bytes += gathered;
     out->overhead_bytes =
         p->ctx->device_context_bytes +
         n_communicators(p->layout) * p->ctx->comm_buffer_bytes;

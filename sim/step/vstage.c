@@ -5,7 +5,8 @@
  *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1, then an
  *   all-reduce of the shares over the replicas that dp_shard makes)
  *   gradients that TP ranks share, with sequence parallelism or adapters
- *   optimizer over the device's (ZeRO-1: its share of) parameters
+ *   optimizer over the device's (ZeRO-1: its share of) parameters; what the
+ *   host's part takes longer (offload.c)
  *   gather parameters (ZeRO-1, -2)
  *
  * The stack says which part of reduce and gather the backward and forward work
@@ -228,17 +229,25 @@ static double work_s(const struct mw_step_price *p,
     return sum;
 }
 
-static mw_time optimizer_ps(const struct mw_step_price *p,
-                            const struct owned *owned)
+/* Parameters that the rank updates. */
+static double updated(const struct mw_step_price *p, const struct owned *owned)
+{
+    return p->layout->zero >= 1 ? owned->dense / p->grad_group.n_ranks +
+                                      owned->expert / p->expert_group.n_ranks
+                                : owned->dense + owned->expert;
+}
+
+/* The device's part of it. */
+static double optimizer_s(const struct mw_step_price *p,
+                          const struct owned *owned)
 {
     const struct mw_stack *stack = &p->ctx->stack;
-    double n = owned->dense + owned->expert;
-    double whole = n;
+    double n = updated(p, owned) * (1 - p->layout->offload_optimizer);
+    double whole = owned->dense + owned->expert;
     bool is_mixed = p->optimizer_bytes > 8;
 
-    if (p->layout->zero >= 1) {
-        n = owned->dense / p->grad_group.n_ranks +
-            owned->expert / p->expert_group.n_ranks;
+    if (!(whole > 0)) {
+        return 0;
     }
     struct mw_op op = {.kind = MW_OP_OPTIMIZER,
                        .pass = MW_PASS_F,
@@ -254,9 +263,7 @@ static mw_time optimizer_ps(const struct mw_step_price *p,
     if (!p->ctx->gpu->is_cpu) {
         op.bytes += whole * p->grad_bytes; /* zeroing */
     }
-    return op.m > 0 ? step_ps(mw_cost_op(p->ctx, &op, NULL).time_s +
-                              stack->host_step_s)
-                    : 0;
+    return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s;
 }
 
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
@@ -297,7 +304,11 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                                  &p->group[MW_DIM_TP], NULL)
                         .time_s);
     }
-    out->optimizer_ps = optimizer_ps(p, &n);
+    double update_s = optimizer_s(p, &n);
+
+    out->optimizer_ps = step_ps(update_s);
+    out->offload_ps =
+        step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
         out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
         out->gather_ps = step_ps(

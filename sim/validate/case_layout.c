@@ -243,14 +243,24 @@ static void refuse(struct mw_case *c)
 
     if (isnan(r->tp) && isnan(r->pp) && isnan(r->dp)) {
         mw_case_skip(c, "layout is not given");
-    } else if (mw_text_has(r->offload, "optimizer") ||
-               mw_text_has(r->framework, "offload")) {
-        mw_case_skip(c, "offload to the host");
     } else if (mw_text_has(r->framework, "MegaScale (parallel")) {
         mw_case_skip(c, "changed model block (parallel, sliding window)");
     } else if (!(r->gpus >= 1)) {
         mw_case_skip(c, "number of GPUs is not given");
     }
+}
+
+/* "optimizer to CPU"; "Full Offload", unless the note says "Opt Offl=N; Par
+ * Offl=N". */
+static void take_offload(struct mw_case *c)
+{
+    const struct mw_measured *r = c->row;
+    bool is_full = mw_text_has(r->framework, "full offload");
+    bool optimizer = mw_text_has(r->offload, "optimizer") ||
+                     (is_full && !mw_text_has(r->note, "Opt Offl=N"));
+
+    c->layout.offload_optimizer = optimizer;
+    c->layout.offload_weights = is_full && !mw_text_has(r->note, "Par Offl=N");
 }
 
 /* Schedules of Qi et al., ICLR 2024, by the names of their tables. */
@@ -290,6 +300,7 @@ void mw_case_layout(struct mw_case *c)
     }
     l->zero = l->dp * l->cp > 1 ? zero_of(c) : 0;
     l->dp_shard = l->zero > 0 ? dp_shard_of(c) : 0;
+    take_offload(c);
     l->sp = sp_of(c);
     if (mw_text_has(c->row->framework, "ulysses")) {
         l->cp_form = MW_CP_A2A;

@@ -408,6 +408,7 @@ static void add_row(struct mw_validate *v, const struct mw_csv *csv,
         .line = csv->line[i],
         .layout = "",
         .series = "",
+        .is_noisy = mw_text_has(r->note, "noise"),
         .family = "",
         .cell = mw_case_is_composed(r)
                     ? mw_arena_printf(&v->arena, "%s|%.0f %.0f %.0f %.0f",

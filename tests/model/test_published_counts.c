@@ -99,7 +99,8 @@ static void test_megatron_formula(void **state)
     static const char *const names[] = {
         "gpt3-175b", "gpt-1.7b",  "gpt-3.6b",   "gpt-7.5b",   "gpt-18.4b",
         "gpt-39.1b", "gpt-76.1b", "gpt-145.6b", "gpt-310.1b", "gpt-529.6b",
-        "gpt-1008b", "gpt2-124m", "gpt-22b"};
+        "gpt-1008b", "gpt2-124m", "gpt-22b",    "gpt2-25b",   "gpt2-52b",
+        "gpt2-97b",  "gpt2-206b"};
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,0 +1,182 @@
+/*
+ * What lies in the host's memory between uses, and its way there and back.
+ *
+ *   weights      come up before each pass of their layer (ZeRO-3: the rank's
+ *                share, gathered then; Rajbhandari et al., "ZeRO-Infinity", SC
+ *                2021, section 5)
+ *   activations  of a layer go down after its forward pass and come up before
+ *                its backward pass
+ *   optimizer    (Ren et al., "ZeRO-Offload", USENIX ATC 2021) gradients go
+ *                down: each layer's with its backward pass under ZeRO-2 and -3,
+ *                once a step otherwise. The host's processors update, bound by
+ *                its memory, while gradients come in and weights go out tile by
+ *                tile; the device updates its own part meanwhile
+ *
+ * Ways of the two directions are apart and run beside the layer's work: what
+ * is longer than that work is exposed. On a CPU nothing is hidden.
+ *
+ * Left out: the first layer's way of a pass (it is fetched under the pass
+ * before), adding gradients up on the host, disks.
+ */
+#include "sim/step/step_int.h"
+
+#include <math.h>
+
+static double weight_share_bytes(const struct mw_step_price *p,
+                                 const struct mw_unit_size *size)
+{
+    double dense = mw_unit_dense_bytes(p, size);
+    double expert = mw_unit_expert_bytes(p, size);
+
+    return p->layout->zero < 3 ? dense + expert
+                               : dense / p->grad_group.n_ranks +
+                                     expert / p->expert_group.n_ranks;
+}
+
+/* Gradients of a unit that leave with it. */
+static double grad_share_bytes(const struct mw_step_price *p,
+                               const struct mw_unit_size *size)
+{
+    return p->layout->zero < 2
+               ? 0
+               : p->grad_bytes *
+                     (size->dense_params / p->grad_group.n_ranks +
+                      size->expert_params / p->expert_group.n_ranks);
+}
+
+static bool is_layer(enum mw_step_unit unit)
+{
+    return unit == MW_UNIT_DENSE || unit == MW_UNIT_MOE;
+}
+
+static double work_s(const struct mw_phase_cost *phase, enum mw_phase first,
+                     enum mw_phase last)
+{
+    double sum = 0;
+
+    for (int i = (int)first; i <= (int)last; i++) {
+        for (int lane = 0; lane < MW_LANE_DP; lane++) {
+            sum += phase[i].s[lane];
+        }
+    }
+    return sum;
+}
+
+static void add_way(const struct mw_step_price *p, double up_bytes,
+                    double down_bytes, double window_s,
+                    struct mw_phase_cost *out)
+{
+    bool is_cpu = p->ctx->gpu->is_cpu;
+    double bytes = up_bytes + down_bytes;
+
+    out->s[MW_LANE_OFFLOAD] =
+        is_cpu ? bytes / p->ctx->host_link_Bps
+               : mw_step_exposed_s(fmax(up_bytes, down_bytes) /
+                                       p->ctx->host_link_Bps,
+                                   1, window_s);
+    out->bytes[MW_LANE_OFFLOAD] = bytes;
+}
+
+void mw_offload_add(struct mw_step_price *p, enum mw_step_unit unit,
+                    struct mw_explain *explain)
+{
+    struct mw_phase_cost *phase = p->cost[unit].phase;
+    const struct mw_layout *l = p->layout;
+    const struct mw_unit_size *size = &p->size[unit];
+    double weights = l->offload_weights * weight_share_bytes(p, size);
+    double kept =
+        is_layer(unit) ? l->offload_activations * size->activation_bytes : 0;
+    double grads = l->offload_optimizer * grad_share_bytes(p, size);
+    double again = l->zero == 3 && !l->reshard ? 0 : weights;
+
+    if (!mw_layout_offloads(l)) {
+        return;
+    }
+    add_way(p, weights, kept, work_s(phase, MW_PHASE_F, MW_PHASE_F),
+            &phase[MW_PHASE_F]);
+    add_way(p, again + kept, grads, work_s(phase, MW_PHASE_R, MW_PHASE_W),
+            &phase[MW_PHASE_B]);
+    mw_explain_child(explain, "to and from the host's memory",
+                     phase[MW_PHASE_F].s[MW_LANE_OFFLOAD] +
+                         phase[MW_PHASE_B].s[MW_LANE_OFFLOAD],
+                     "longer than the layer's own work", NULL);
+}
+
+double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
+{
+    const struct mw_layout *l = p->layout;
+    double on_host = l->offload_optimizer * n;
+    double down_s =
+        l->zero < 2 ? on_host * p->grad_bytes / p->ctx->host_link_Bps : 0;
+    double update_s = on_host * (p->grad_bytes + 24 + p->weight_bytes) /
+                      p->ctx->host_adam_Bps;
+    double up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
+                  p->ctx->host_link_Bps;
+
+    if (!(on_host > 0)) {
+        return 0;
+    }
+    return p->ctx->gpu->is_cpu ? down_s + update_s + up_s
+                               : fmax(update_s, fmax(down_s, up_s));
+}
+
+/* ---- memory ----------------------------------------------------------------
+ */
+/* Of the device's kept activations those of layers: all chunks alike. */
+static double layers_part(const struct mw_step_price *p,
+                          const int n_units[MW_UNIT_COUNT])
+{
+    double layers = 0, all = 0;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        double bytes = n_units[unit] * p->size[unit].activation_bytes;
+
+        all += bytes;
+        layers += is_layer((enum mw_step_unit)unit) ? bytes : 0;
+    }
+    return all > 0 ? layers / all : 0;
+}
+
+/* Two units' worth on its way: the one at work and the next. */
+static double staging_bytes(const struct mw_step_price *p,
+                            const int n_units[MW_UNIT_COUNT])
+{
+    const struct mw_layout *l = p->layout;
+    double most = 0;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        const struct mw_unit_size *size = &p->size[unit];
+        double bytes = l->offload_weights * weight_share_bytes(p, size) +
+                       l->offload_optimizer * grad_share_bytes(p, size);
+
+        if (is_layer((enum mw_step_unit)unit)) {
+            bytes += l->offload_activations * size->activation_bytes;
+        }
+        most = n_units[unit] > 0 ? fmax(most, 2 * bytes) : most;
+    }
+    return most;
+}
+
+/* Moves what is offloaded from the device's sums to the host's. */
+void mw_offload_memory(const struct mw_step_price *p,
+                       const int n_units[MW_UNIT_COUNT],
+                       struct mw_stage_memory *m)
+{
+    const struct mw_layout *l = p->layout;
+    double weights = l->offload_weights * m->weight_bytes;
+    double states = l->offload_optimizer * m->optimizer_bytes;
+    double grads = l->offload_optimizer * m->grad_bytes;
+    double kept =
+        l->offload_activations * layers_part(p, n_units) * m->activation_bytes;
+
+    m->host_bytes = 0;
+    if (!mw_layout_offloads(l)) {
+        return;
+    }
+    m->host_bytes = weights + states + grads + kept;
+    m->weight_bytes -= weights;
+    m->optimizer_bytes -= states;
+    m->grad_bytes -= l->zero >= 2 ? grads : 0;
+    m->activation_bytes -= kept;
+    m->temporary_bytes += staging_bytes(p, n_units);
+}
