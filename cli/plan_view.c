@@ -12,12 +12,22 @@
 static void print_plans(const struct mw_search_result *r, size_t top)
 {
     static const char *const names[] = {
-        "#",      "tp",  "cp",          "ep",        "pp",       "vpp",
-        "dp",     "mbs", "zero",        "recompute", "schedule", "step time",
-        "slower", "MFU", "peak memory", "rank order"};
+        "#",      "tp",  "cp",          "ep",         "pp",       "vpp",
+        "dp",     "mbs", "zero",        "recompute",  "schedule", "step time",
+        "slower", "MFU", "peak memory", "rank order", "also"};
+    size_t n_names = sizeof names / sizeof names[0];
+    char also[MW_PLAN_TEXT_MAX];
+    bool has_also = false;
+
+    for (size_t i = 0; i < r->n_plans && i < top; i++) {
+        has_also =
+            has_also || *mw_layout_rare_text(&r->plans[i].layout, also) != '\0';
+    }
+    n_names -= !has_also;
+
     struct mw_table *t = mw_table_new();
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        mw_table_col(t, names[i], i != 9 && i != 10 && i != 15);
+    for (size_t i = 0; i < n_names; i++) {
+        mw_table_col(t, names[i], i != 9 && i != 10 && i < 15);
     }
     for (size_t i = 0; i < r->n_plans && i < top; i++) {
         const struct mw_candidate *c = &r->plans[i];
@@ -40,6 +50,9 @@ static void print_plans(const struct mw_search_result *r, size_t top)
         mw_table_cell(t, "%.1f %%", 100 * c->mfu);
         mw_table_cell(t, "%s", mw_fmt_bytes(c->peak_bytes, peak));
         mw_table_cell(t, "%s", c->layout.order);
+        if (has_also) {
+            mw_table_cell(t, "%s", mw_layout_rare_text(&c->layout, also));
+        }
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
@@ -121,6 +134,12 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
         mw_json_set_int(o, ints[i].key, ints[i].value);
     }
     mw_json_set_bool(o, "sp", l->sp);
+    mw_json_set_str(o, "cp_form", mw_cp_form_name(l->cp_form));
+    mw_json_set_int(o, "dp_shard", l->dp_shard);
+    mw_json_set_bool(o, "reshard", l->reshard);
+    mw_json_set_real(o, "offload_optimizer", l->offload_optimizer);
+    mw_json_set_real(o, "offload_weights", l->offload_weights);
+    mw_json_set_real(o, "offload_activations", l->offload_activations);
     mw_json_set_str(o, "schedule", l->schedule);
     mw_json_set_str(o, "order", l->order);
     mw_json_set_str(o, "recompute", mw_recompute_name(l->recompute));

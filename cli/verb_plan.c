@@ -19,6 +19,7 @@ enum {
     OPT_TOP,
     OPT_ORDER,
     OPT_SPACE,
+    OPT_FREE,
     OPT_WHY,
     OPT_WHY_NOT,
     OPT_PARETO,
@@ -34,11 +35,18 @@ static const struct argp_option options[] = {
     {"output", 'o', "PLAN", 0, "Write the best plan to this file", 0},
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
-     "schedule order",
+     "schedule order cp_form dp_shard reshard offload_optimizer "
+     "offload_weights offload_activations",
      0},
     {"space", OPT_SPACE, "default|full", 0,
      "How much is free: full adds rank orders, expert tp, sp off, all "
      "micro-batches",
+     0},
+    {"free", OPT_FREE, "DIM,...", 0,
+     "Also enumerate: cp_form (gathers, ring, all-to-all), dp_shard (ZeRO "
+     "within "
+     "groups of replicas), reshard (ZeRO-3 that keeps gathered weights), "
+     "offload; or all",
      0},
     {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
      "Compare the best with the best that has these values, or with the "
@@ -106,6 +114,9 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
     enum mw_status status = MW_OK;
     if (key == OPT_FIX) {
         return mw_plan_pairs("--fix", arg, &a->search, err);
+    }
+    if (key == OPT_FREE) {
+        return mw_search_free(&a->search, arg, err);
     }
     if (key == OPT_PARETO) {
         a->search.rank_by = MW_RANK_PARETO;
@@ -191,6 +202,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_FIX:
     case OPT_SPACE:
+    case OPT_FREE:
     case OPT_PARETO:
     case OPT_MARGIN:
     case OPT_TIME_LIMIT:

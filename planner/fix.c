@@ -9,7 +9,15 @@
 
 void mw_search_opts_default(struct mw_search_opts *opts)
 {
-    *opts = (struct mw_search_opts){.zero = -1, .sp = -1, .recompute = -1};
+    *opts = (struct mw_search_opts){.zero = -1,
+                                    .sp = -1,
+                                    .recompute = -1,
+                                    .cp_form = -1,
+                                    .dp_shard = -1,
+                                    .reshard = -1,
+                                    .offload_optimizer = -1,
+                                    .offload_weights = -1,
+                                    .offload_activations = -1};
 }
 
 static const struct {
@@ -27,21 +35,69 @@ static const struct {
     {"micro_batch", offsetof(struct mw_search_opts, micro_batch), 1, 1 << 20},
     {"zero", offsetof(struct mw_search_opts, zero), 0, 3},
     {"sp", offsetof(struct mw_search_opts, sp), 0, 1},
+    {"dp_shard", offsetof(struct mw_search_opts, dp_shard), 0, 1 << 20},
+    {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
 };
 enum { N_FIX_KEYS = sizeof fix_keys / sizeof fix_keys[0] };
 
-static enum mw_status fix_recompute(struct mw_search_opts *opts,
-                                    const char *value, struct mw_err *err)
+static enum mw_status fix_word(const char *key, const struct mw_enum *e,
+                               const char *value, int *out, struct mw_err *err)
 {
-    for (const struct mw_enum *e = mw_recompute_enums; e->name; e++) {
+    struct mw_str allowed = {0};
+
+    for (; e->name; e++) {
         if (strcmp(e->name, value) == 0) {
-            opts->recompute = e->value;
+            *out = e->value;
+            mw_str_release(&allowed);
             return MW_OK;
         }
+        mw_str_addf(&allowed, "%s%s", allowed.n > 0 ? ", " : "", e->name);
     }
-    return mw_fail(err, MW_EUSAGE,
-                   "--fix: recompute is '%s'; allowed: none, selective, full",
-                   value);
+    mw_fail(err, MW_EUSAGE, "--fix: %s is '%s'; allowed: %s", key, value,
+            allowed.s);
+    mw_str_release(&allowed);
+    return MW_EUSAGE;
+}
+
+static enum mw_status fix_part(const char *key, const char *value, double *out,
+                               struct mw_err *err)
+{
+    double part = 0;
+
+    if (mw_double_parse(value, &part, NULL) != MW_OK || part < 0 || part > 1) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--fix: %s is '%s'; it must be a part, 0 to 1", key,
+                       value);
+    }
+    *out = part;
+    return MW_OK;
+}
+
+enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
+                              struct mw_err *err)
+{
+    static const struct mw_enum dims[] = {
+        {"cp_form", MW_FREE_CP_FORM}, {"dp_shard", MW_FREE_DP_SHARD},
+        {"reshard", MW_FREE_RESHARD}, {"offload", MW_FREE_OFFLOAD},
+        {"all", MW_FREE_ALL},         {NULL, 0}};
+
+    while (*text) {
+        size_t n = strcspn(text, ",");
+        const struct mw_enum *e = dims;
+
+        while (e->name && (strncmp(e->name, text, n) != 0 || e->name[n])) {
+            e++;
+        }
+        if (!e->name) {
+            return mw_fail(err, MW_EUSAGE,
+                           "--free: '%.*s' is none of cp_form, dp_shard, "
+                           "reshard, offload, all",
+                           (int)n, text);
+        }
+        opts->free |= (unsigned)e->value;
+        text += text[n] ? n + 1 : n;
+    }
+    return MW_OK;
 }
 
 static enum mw_status fix_schedule(struct mw_search_opts *opts,
@@ -83,7 +139,19 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
                              const char *value, struct mw_err *err)
 {
     if (strcmp(key, "recompute") == 0) {
-        return fix_recompute(opts, value, err);
+        return fix_word(key, mw_recompute_enums, value, &opts->recompute, err);
+    }
+    if (strcmp(key, "cp_form") == 0) {
+        return fix_word(key, mw_cp_form_enums, value, &opts->cp_form, err);
+    }
+    if (strcmp(key, "offload_optimizer") == 0) {
+        return fix_part(key, value, &opts->offload_optimizer, err);
+    }
+    if (strcmp(key, "offload_weights") == 0) {
+        return fix_part(key, value, &opts->offload_weights, err);
+    }
+    if (strcmp(key, "offload_activations") == 0) {
+        return fix_part(key, value, &opts->offload_activations, err);
     }
     if (strcmp(key, "schedule") == 0) {
         return fix_schedule(opts, value, err);
@@ -107,6 +175,8 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     }
     return mw_fail(err, MW_EUSAGE,
                    "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
-                   "vpp, micro_batch, zero, sp, recompute, schedule, order",
+                   "vpp, micro_batch, zero, sp, recompute, schedule, order, "
+                   "cp_form, dp_shard, reshard, offload_optimizer, "
+                   "offload_weights, offload_activations",
                    key);
 }

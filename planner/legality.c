@@ -20,7 +20,8 @@
     X(tp) X(cp) X(pp) X(vpp) X(dp) X(ep) X(etp) X(sp) X(zero) X(micro_batch)   \
     X(recompute) X(schedule) X(order) X(microbatches) X(ranks) X(layers)       \
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
-    X(uneven) X(node)
+    X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
+    X(offload_weights) X(offload_activations) X(offload_part)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -72,6 +73,22 @@ static const struct mw_rule rules[] = {
      "dtype == 'fp8' -> seq * micro_batch % (16 * cp * (sp * tp + !sp)) == 0",
      "FP8 needs token rows in multiples of 16 on each rank",
      "Transformer Engine, shapes of FP8 GEMMs"},
+    {"megatron_optimizers", MEG,
+     "dp_shard > 0 -> ranks / (etp * ep * pp) % (dp / dp_shard) == 0",
+     "dp_shard {dp_shard} of dp {dp} makes groups that the experts' replicas do not divide into",
+     "Megatron-LM megatron/core/parallel_state.py:922, --num-distributed-optimizer-instances"},
+    {"megatron_reshard", MEG, "reshard",
+     "weights that stay gathered are ZeRO-2 here (optim_grads)",
+     "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
+    {"megatron_offload_optimizer", MEG, "offload_optimizer -> zero >= 1",
+     "the optimizer is offloaded as a distributed one (ZeRO-1 or more)",
+     "Megatron-LM megatron/training/arguments.py:1885"},
+    {"megatron_offload_activations", MEG,
+     "offload_activations -> pp == 1 && recompute == 'none'",
+     "activations are offloaded by layers, without pipelines and recomputation",
+     "Megatron-LM megatron/core/transformer/transformer_config.py:1887"},
+    {"megatron_offload_weights", MEG, "!offload_weights", "weights stay on the device",
+     "Megatron-LM megatron/core/cpu_offloading"},
 
     {"mds_schedule", MDS, "pp > 1 -> schedule == '1f1b' || schedule == 'zb-h1'",
      "{schedule} is not a schedule of the DeepSpeed pipeline engine (1f1b, zb-h1)",
@@ -88,6 +105,17 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/arguments.py"},
     {"mds_order", MDS, "order == 'tp-cp-ep-dp-pp'", "order is fixed: pipe, data, model",
      "DeepSpeed deepspeed/runtime/pipe/topology.py"},
+    {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
+     "DeepSpeed deepspeed/runtime/zero/mics.py"},
+    {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
+    {"mds_offload_optimizer", MDS, "offload_optimizer -> zero >= 1", "optimizer offload needs ZeRO",
+     "DeepSpeed deepspeed/runtime/zero/config.py"},
+    {"mds_offload_weights", MDS, "offload_weights -> zero == 3", "parameter offload needs ZeRO-3, not {zero}",
+     "DeepSpeed deepspeed/runtime/zero/config.py"},
+    {"mds_offload_part", MDS, "offload_part -> zero == 3", "a part alone is offloaded with ZeRO-3",
+     "DeepSpeed deepspeed/runtime/zero/config.py:392"},
+    {"mds_offload_activations", MDS, "offload_activations -> recompute == 'full'",
+     "activations go to the host as checkpoints (cpu_checkpointing)", "DeepSpeed deepspeed/runtime/activation_checkpointing/checkpointing.py"},
 
     {"titan_schedule", TT,
      "pp > 1 -> schedule == '1f1b' || schedule == 'gpipe' || schedule == 'interleaved-1f1b' || "
@@ -120,6 +148,16 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/distributed/parallel_dims.py"},
     {"titan_order", TT, "order == 'tp-cp-ep-dp-pp'", "the mesh is fixed: pp, dp, cp, tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:176"},
+    {"titan_cp_form", TT, "cp > 1 -> cp_form != 'a2a'", "context parallelism gathers or rotates keys and values",
+     "PyTorch torch/distributed/tensor/experimental/_attention.py"},
+    {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
+     "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
+    {"titan_offload", TT, "offload_weights == offload_optimizer && !offload_part",
+     "parameters and optimizer are offloaded together and whole (enable_cpu_offload)", "TorchTitan torchtitan/config/configs.py"},
+    {"titan_offload_zero", TT, "offload_weights -> zero >= 2", "offload is FSDP's: ZeRO-2 or -3, not {zero}",
+     "PyTorch torch/distributed/fsdp/_fully_shard, CPUOffloadPolicy"},
+    {"titan_offload_activations", TT, "!offload_activations", "activations stay on the device",
+     "TorchTitan torchtitan/distributed/activation_checkpoint.py"},
 
     {"nanotron_schedule", NANO, "pp > 1 -> schedule == '1f1b' || schedule == 'gpipe'",
      "{schedule} is not an engine of Nanotron (1f1b, afab)", "Nanotron src/nanotron/parallel/pipeline_parallel/engine.py"},
@@ -135,11 +173,20 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/optim/zero.py"},
     {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
      "Nanotron src/nanotron/parallel/context.py"},
+    {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
+    {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
+    {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
+     "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_zero_routes", HOST, "zero >= 2 -> schedule != 'dualpipe' && schedule != 'chimera'",
      "our host executor has no ZeRO-{zero} on the two routes of {schedule}", "exec/job.c"},
     {"host_layers", HOST, "pp * vpp <= layers", "our host executor has no stages without layers ({layers} on pp {pp} x vpp {vpp})", "exec/open.c"},
+    {"host_cp_form", HOST, "cp > 1 -> cp_form == 'gather'", "our host executor gathers keys and values", "exec/job.c"},
+    {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
+    {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
+    {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",
+     "our host executor offloads nothing", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
@@ -180,7 +227,7 @@ static int name_index(const char *name, int len)
 
 /* Ids of texts: schedules by their place, then orders, recomputation, dtypes.
  * Ranges do not overlap, so a text compared with the wrong value is false. */
-enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000 };
+enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000, ID_FORM = 4000 };
 
 static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
                        int64_t base)
@@ -218,7 +265,8 @@ static int64_t text_id(const char *text, int len)
         }
     }
     id = id < 0 ? enum_id(mw_recompute_enums, text, n, ID_RECOMPUTE) : id;
-    return id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
+    id = id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
+    return id < 0 ? enum_id(mw_cp_form_enums, text, n, ID_FORM) : id;
 }
 
 /* ---- sets ------------------------------------------------------------------
@@ -270,6 +318,11 @@ bool mw_rule_set_allows_uneven(const struct mw_rule_set *set)
     return set->allows_uneven;
 }
 
+static bool is_part(double part)
+{
+    return part > 0 && part < 1;
+}
+
 static void fill_values(const struct mw_rule_set *set,
                         const struct mw_layout *l, int64_t v[VALUE_COUNT])
 {
@@ -303,6 +356,15 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_tied] = m->tied;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;
     v[V_node] = set->ctx->gpus_per_node;
+    v[V_cp_form] = ID_FORM + (int64_t)l->cp_form;
+    v[V_dp_shard] = l->dp_shard;
+    v[V_reshard] = l->reshard;
+    v[V_offload_optimizer] = l->offload_optimizer > 0;
+    v[V_offload_weights] = l->offload_weights > 0;
+    v[V_offload_activations] = l->offload_activations > 0;
+    v[V_offload_part] = is_part(l->offload_optimizer) ||
+                        is_part(l->offload_weights) ||
+                        is_part(l->offload_activations);
 }
 
 const struct mw_rule *mw_rule_broken(const struct mw_rule_set *set,

@@ -32,6 +32,16 @@ enum { MW_PLAN_TEXT_MAX = 256, MW_REASONS_MAX = 48 };
  * GPU, cost and energy per token order plans as step time does. */
 enum mw_rank_by { MW_RANK_TIME, MW_RANK_MEMORY, MW_RANK_PARETO };
 
+/* Dimensions that are enumerated only when asked for: otherwise key-value
+ * gathers over cp, ZeRO over all replicas, resharding, nothing offloaded. */
+enum mw_free_dim {
+    MW_FREE_CP_FORM = 1,
+    MW_FREE_DP_SHARD = 2,
+    MW_FREE_RESHARD = 4,
+    MW_FREE_OFFLOAD = 8,
+    MW_FREE_ALL = 15
+};
+
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
 struct mw_search_opts {
     int tp, cp, pp, dp, ep, etp, micro_batch;
@@ -42,7 +52,11 @@ struct mw_search_opts {
     const char *order;    /* NULL: Megatron's two */
     char order_text[16];  /* where --fix order= keeps it */
     int vpp;              /* 0: all that give another chunk size */
-    bool is_full;         /* the whole space, not the default one (space.c) */
+    /* -1: not fixed, and enumerated where `free` has the dimension. */
+    int cp_form, dp_shard, reshard;
+    double offload_optimizer, offload_weights, offload_activations;
+    unsigned free; /* of enum mw_free_dim */
+    bool is_full;  /* the whole space, not the default one (space.c) */
     enum mw_rank_by rank_by;
     int top;             /* that many are proved best; 0: 10 */
     int jobs;            /* threads; 0: one per core */
@@ -55,6 +69,10 @@ void mw_search_opts_default(struct mw_search_opts *opts);
 /* Sets one option from --fix KEY=VALUE; MW_EUSAGE names the keys allowed. */
 enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
                              const char *value, struct mw_err *err);
+
+/* "cp_form,dp_shard" or "all" to opts->free; MW_EUSAGE names the words. */
+enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
+                              struct mw_err *err);
 
 struct mw_candidate {
     struct mw_layout layout;
@@ -117,6 +135,10 @@ enum mw_status mw_candidate_plan(const struct mw_scenario *scenario,
 /* "tp 8, pp 4, dp 2, micro-batch 1, ...": for messages; buf is returned. */
 const char *mw_layout_text(const struct mw_layout *layout,
                            char buf[MW_PLAN_TEXT_MAX]);
+/* Its part about what is rarely other than its default: "cp_form ring,
+ * dp_shard 8"; empty where nothing is. */
+const char *mw_layout_rare_text(const struct mw_layout *layout,
+                                char buf[MW_PLAN_TEXT_MAX]);
 
 /* ---- layers per stage -----------------------------------------------------
  */

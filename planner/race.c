@@ -153,6 +153,11 @@ static int compare_peak(const void *a, const void *b)
     return compare_bound(a, b);
 }
 
+static bool same_part(double a, double b)
+{
+    return !(a < b) && !(a > b);
+}
+
 static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
 {
     return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
@@ -160,7 +165,11 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->etp == b->etp && a->sp == b->sp && a->zero == b->zero &&
            a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
            strcmp(a->schedule, b->schedule) == 0 &&
-           strcmp(a->order, b->order) == 0;
+           strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
+           a->dp_shard == b->dp_shard && a->reshard == b->reshard &&
+           same_part(a->offload_optimizer, b->offload_optimizer) &&
+           same_part(a->offload_weights, b->offload_weights) &&
+           same_part(a->offload_activations, b->offload_activations);
 }
 
 /* Was it simulated as a seed? Then it takes its place in the enumeration. */

@@ -105,6 +105,54 @@ static void find_orders(struct mw_space *s)
     }
 }
 
+static bool is_freed(const struct mw_space *s, enum mw_free_dim dim)
+{
+    return !s->ctx->gpu->is_cpu && (s->opts->free & (unsigned)dim) != 0;
+}
+
+/* All or nothing of each, in the order of what costs least. */
+static void find_offloads(struct mw_space *s)
+{
+    const double fixed[3] = {s->opts->offload_optimizer,
+                             s->opts->offload_weights,
+                             s->opts->offload_activations};
+
+    for (int i = 0; i < MW_SPACE_OFFLOADS; i++) {
+        double part[3];
+        bool is_taken = true;
+
+        for (int k = 0; k < 3; k++) {
+            int bit = i >> k & 1;
+
+            part[k] = fixed[k] >= 0 ? fixed[k] : bit;
+            is_taken = is_taken &&
+                       (!bit || (fixed[k] < 0 && is_freed(s, MW_FREE_OFFLOAD)));
+        }
+        if (is_taken) {
+            memcpy(s->offload[s->n_offloads++], part, sizeof part);
+        }
+    }
+}
+
+static void find_rare(struct mw_space *s)
+{
+    const struct mw_search_opts *o = s->opts;
+
+    for (int form = MW_CP_GATHER; form <= MW_CP_A2A; form++) {
+        if (o->cp_form < 0 ? form == 0 || is_freed(s, MW_FREE_CP_FORM)
+                           : o->cp_form == form) {
+            s->cp_form[s->n_cp_forms++] = (enum mw_cp_form)form;
+        }
+    }
+    for (int keeps = 0; keeps < 2; keeps++) {
+        if (o->reshard < 0 ? !keeps || is_freed(s, MW_FREE_RESHARD)
+                           : o->reshard == !keeps) {
+            s->reshard[s->n_reshard++] = !keeps;
+        }
+    }
+    find_offloads(s);
+}
+
 static void find_inner(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -112,6 +160,7 @@ static void find_inner(struct mw_space *s)
 
     find_kinds(s);
     find_orders(s);
+    find_rare(s);
     for (int zero = 0; zero <= 3; zero++) {
         if (o->zero < 0 ? zero == 0 || !is_cpu : o->zero == zero) {
             s->zero[s->n_zero++] = zero;

@@ -17,7 +17,9 @@ enum {
     MW_SPACE_KINDS_MAX = 32,
     MW_SPACE_ORDERS_MAX = 24,
     MW_SPACE_ORDER_TEXT = 16,
-    MW_SPACE_VPP_MAX = 64
+    MW_SPACE_VPP_MAX = 64,
+    MW_SPACE_OFFLOADS = 8,
+    MW_SPACE_SHARDS_MAX = 64 /* divisors of dp */
 };
 
 struct mw_space {
@@ -38,6 +40,13 @@ struct mw_space {
     int recompute[3], n_recompute;
     bool sp[2];
     int n_sp;
+    enum mw_cp_form cp_form[3];
+    int n_cp_forms;
+    bool reshard[2];
+    int n_reshard;
+    /* Parts in the host's memory: of optimizer, weights, activations. */
+    double offload[MW_SPACE_OFFLOADS][3];
+    int n_offloads;
 };
 
 /* Counts by rule with the nearest miss, of one walk. */

@@ -50,6 +50,7 @@ struct walk {
     uint64_t at;
     enum mw_walk how;
     int order[MW_SPACE_ORDERS_MAX], n_orders;
+    int shard[MW_SPACE_SHARDS_MAX], n_shards; /* values of dp_shard */
 };
 
 static bool kind_takes(const struct walk *w, const struct mw_sched_kind *kind,
@@ -81,7 +82,17 @@ static void drop(struct walk *w, const char *rule, const struct mw_layout *l,
 static void one_leaf(struct walk *w, const struct mw_layout *layout)
 {
     const struct mw_rule *broken = mw_rule_broken(w->s->rules, layout);
+    const char *rule = NULL;
 
+    /* The rest of its rules was checked further up, with ZeRO-0. */
+    if ((layout->dp_shard > 0 || !layout->reshard ||
+         mw_layout_offloads(layout)) &&
+        mw_layout_check(layout, &w->s->scenario->model,
+                        &w->s->scenario->workload, w->s->n_ranks, &rule,
+                        NULL) != MW_OK) {
+        drop(w, rule, layout, 1);
+        return;
+    }
     if (broken) {
         drop(w, broken->id, layout, 1);
         return;
@@ -100,6 +111,56 @@ static bool takes_zero(const struct walk *w, int zero,
                                      (zero <= 1 || w->how == MW_WALK_ALL));
 }
 
+/* Schedules under all that is set but them. */
+static uint64_t walk_kinds(struct walk *w, struct mw_layout layout,
+                           bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int k = 0; k < s->n_kinds; k++) {
+        if (!kind_takes(w, s->kind[k], &layout)) {
+            continue;
+        }
+        layout.schedule = s->kind[k]->name;
+        n++;
+        if (!only_count) {
+            one_leaf(w, &layout);
+        }
+    }
+    return n;
+}
+
+/* Groups of replicas, resharding, offload: mostly one way each. */
+static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
+                          bool only_count)
+{
+    const struct mw_space *s = w->s;
+    bool is_fixed_shard = s->opts->dp_shard > 0;
+    bool is_fixed_reshard = s->opts->reshard >= 0;
+    uint64_t n = 0;
+
+    for (int i = 0; i < w->n_shards; i++) {
+        if (i > 0 && layout.zero == 0 && !is_fixed_shard) {
+            break;
+        }
+        layout.dp_shard = w->shard[i];
+        for (int r = 0; r < s->n_reshard; r++) {
+            if (r > 0 && layout.zero < 3 && !is_fixed_reshard) {
+                break;
+            }
+            layout.reshard = s->reshard[r];
+            for (int o = 0; o < s->n_offloads; o++) {
+                layout.offload_optimizer = s->offload[o][0];
+                layout.offload_weights = s->offload[o][1];
+                layout.offload_activations = s->offload[o][2];
+                n += walk_kinds(w, layout, only_count);
+            }
+        }
+    }
+    return n;
+}
+
 static uint64_t walk_inner(struct walk *w, struct mw_layout layout,
                            bool only_count)
 {
@@ -115,16 +176,7 @@ static uint64_t walk_inner(struct walk *w, struct mw_layout layout,
                     continue;
                 }
                 layout.zero = s->zero[z];
-                for (int k = 0; k < s->n_kinds; k++) {
-                    if (!kind_takes(w, s->kind[k], &layout)) {
-                        continue;
-                    }
-                    layout.schedule = s->kind[k]->name;
-                    n++;
-                    if (!only_count) {
-                        one_leaf(w, &layout);
-                    }
-                }
+                n += walk_rare(w, layout, only_count);
             }
         }
     }
@@ -202,16 +254,34 @@ static void distinct_orders(struct walk *w, const struct mw_layout *l)
     }
 }
 
+/* All replicas, and where asked for groups of so many. */
+static void find_shards(struct walk *w, const struct mw_layout *l)
+{
+    const struct mw_search_opts *o = w->s->opts;
+    bool is_free = o->dp_shard < 0 && w->how == MW_WALK_ALL &&
+                   !w->s->ctx->gpu->is_cpu && (o->free & MW_FREE_DP_SHARD) != 0;
+
+    w->n_shards = 0;
+    w->shard[w->n_shards++] = o->dp_shard > 0 ? o->dp_shard : 0;
+    for (int d = 2; is_free && d < l->dp; d++) {
+        if (l->dp % d == 0 && w->n_shards < MW_SPACE_SHARDS_MAX) {
+            w->shard[w->n_shards++] = d;
+        }
+    }
+}
+
 void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
                    struct mw_tally *tally, mw_leaf_fn leaf, void *arg)
 {
-    struct walk w = {space, tally, leaf, arg, 0, walk, {0}, 0};
+    struct walk w = {
+        .s = space, .tally = tally, .leaf = leaf, .arg = arg, .how = walk};
     struct mw_layout layout = space->outer.v[i];
     int64_t share = space->scenario->workload.global_batch / layout.dp;
     int fixed = space->opts->micro_batch;
     int64_t most = space->opts->is_full ? share : MICRO_BATCH_MAX;
 
     distinct_orders(&w, &layout);
+    find_shards(&w, &layout);
     for (int64_t b = 1; b <= most || b <= fixed || b == 1; b++) {
         bool is_free = b == 1 || (b <= share && share % b == 0);
 
@@ -225,7 +295,13 @@ void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
                 continue;
             }
             layout.sp = space->sp[k] && (layout.tp > 1 || space->opts->sp > 0);
-            walk_chunks(&w, layout);
+            for (int c = 0; c < space->n_cp_forms; c++) {
+                if (layout.cp == 1 && c > 0) {
+                    break;
+                }
+                layout.cp_form = space->cp_form[c];
+                walk_chunks(&w, layout);
+            }
         }
     }
 }

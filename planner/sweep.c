@@ -235,13 +235,17 @@ static uint64_t question_hash(const struct mw_scenario *from,
                               const struct mw_sweep_opts *opts)
 {
     const struct mw_search_opts *o = opts->search;
-    char text[256];
+    char text[512];
     int n = snprintf(
-        text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %d %d %d %s %s %.40s",
+        text, sizeof text,
+        "%d %d %d %d %d %d %d %d %d %d %d %d %d %s %s %.40s %d %d %d %g %g %g "
+        "%u",
         o->tp, o->cp, o->pp, o->dp, o->ep, o->etp, o->micro_batch, o->zero,
         o->sp, o->recompute, o->vpp, o->is_full, (int)o->rank_by,
         o->schedule ? o->schedule : "-", o->order ? o->order : "-",
-        opts->stack ? opts->stack : "framework's");
+        opts->stack ? opts->stack : "framework's", o->cp_form, o->dp_shard,
+        o->reshard, o->offload_optimizer, o->offload_weights,
+        o->offload_activations, o->free);
 
     return mw_hash64(from->hash, text, (size_t)n);
 }

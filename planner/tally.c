@@ -43,10 +43,33 @@ void mw_tally_merge(struct mw_tally *a, const struct mw_tally *b)
     a->legal += b->legal;
 }
 
+const char *mw_layout_rare_text(const struct mw_layout *l,
+                                char buf[MW_PLAN_TEXT_MAX])
+{
+    struct mw_str text = {0};
+
+    if (l->cp > 1 && l->cp_form != MW_CP_GATHER) {
+        mw_str_addf(&text, ", cp_form %s", mw_cp_form_name(l->cp_form));
+    }
+    if (l->dp_shard > 0) {
+        mw_str_addf(&text, ", dp_shard %d", l->dp_shard);
+    }
+    if (!l->reshard) {
+        mw_str_add(&text, ", no reshard");
+    }
+    if (mw_layout_offloads(l)) {
+        mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
+                    l->offload_weights, l->offload_activations);
+    }
+    snprintf(buf, MW_PLAN_TEXT_MAX, "%.200s", text.n > 2 ? text.s + 2 : "");
+    mw_str_release(&text);
+    return buf;
+}
+
 const char *mw_layout_text(const struct mw_layout *l,
                            char buf[MW_PLAN_TEXT_MAX])
 {
-    char more[MW_PLAN_TEXT_MAX] = "";
+    char more[MW_PLAN_TEXT_MAX] = "", rare[MW_PLAN_TEXT_MAX];
     int n = 0;
 
     if (l->cp > 1) {
@@ -61,10 +84,13 @@ const char *mw_layout_text(const struct mw_layout *l,
             snprintf(more + n, sizeof more - (size_t)n, ", %.40s", l->schedule);
     }
     if (l->vpp > 1) {
-        snprintf(more + n, sizeof more - (size_t)n, ", vpp %d", l->vpp);
+        n += snprintf(more + n, sizeof more - (size_t)n, ", vpp %d", l->vpp);
+    }
+    if (*mw_layout_rare_text(l, rare)) {
+        snprintf(more + n, sizeof more - (size_t)n, ", %.150s", rare);
     }
     snprintf(buf, MW_PLAN_TEXT_MAX,
-             "tp %d, pp %d, dp %d, micro-batch %d, zero %d, recompute %s%.120s",
+             "tp %d, pp %d, dp %d, micro-batch %d, zero %d, recompute %s%.160s",
              l->tp, l->pp, l->dp, l->micro_batch, l->zero,
              mw_recompute_name(l->recompute), more);
     return buf;

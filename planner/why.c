@@ -180,6 +180,9 @@ static void free_fixed(struct trial *t)
                 {"micro_batch", &o->micro_batch, 0},
                 {"zero", &o->zero, -1},
                 {"sp", &o->sp, -1},
+                {"cp_form", &o->cp_form, -1},
+                {"dp_shard", &o->dp_shard, -1},
+                {"reshard", &o->reshard, -1},
                 {"recompute", &o->recompute, -1}};
 
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {

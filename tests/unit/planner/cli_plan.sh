@@ -77,6 +77,17 @@ json "abs(o['step_time_s'] / json.load(open('stack.txt'))['plans'][0]['step_time
 expect 2 "$mw" plan "$gpt" --stack megatron-9000
 expect 2 "$mw" sweep "$gpt" --stack megatron-9000
 
+# Dimensions that are one way unless asked for.
+llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
+expect 0 "$mw" plan "$llama" --fix cp_form=ring,cp=2,zero=3 --free reshard,dp_shard --top 1 --json
+json "o['plans'][0]['cp_form'] == 'ring' and o['proved_optimal']"
+cp stdout.txt freed.txt
+expect 0 "$mw" plan "$llama" --fix cp_form=ring,cp=2,zero=3 --top 1 --json
+json "o['plans'][0]['step_time_s'] >= json.load(open('freed.txt'))['plans'][0]['step_time_s']"
+json "o['enumerated'] < json.load(open('freed.txt'))['enumerated']"
+expect 2 "$mw" plan "$llama" --free sp
+expect 1 "$mw" plan "$llama" --fix reshard=0,zero=1
+
 # The scenario's own layout is no better than the best, and its terms add up.
 expect 0 "$mw" plan "$gpt" --why=layout --top 1 --json
 json "o['stack'] == 'megatron-core' and o['why']['other_s'] >= o['why']['best_s']"

@@ -101,7 +101,8 @@ static void random_world(uint64_t seed, struct world *w)
 static void test_200_random_spaces(void **state)
 {
     (void)state;
-    int n_none = 0, n_uneven = 0;
+    int n_none = 0, n_uneven = 0, n_rare = 0;
+    char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < 200; seed++) {
         struct world w;
@@ -117,6 +118,8 @@ static void test_200_random_spaces(void **state)
         opts.top = 1 + pick(seed, 8, 3);
         opts.zero = pick(seed, 9, 4) == 0 ? -1 : pick(seed, 10, 4);
         opts.recompute = pick(seed, 11, 3);
+        opts.free = (unsigned)pick(seed, 12, 8); /* all but offload */
+        opts.is_full = pick(seed, 13, 8) == 0;
         opts.rank_by = seed % 5 == 4 ? MW_RANK_MEMORY : MW_RANK_TIME;
         brute_force(&w, &opts, &b);
         enum mw_status status = mw_search(&w.scenario, &w.ctx, &opts, &r, &err);
@@ -134,6 +137,7 @@ static void test_200_random_spaces(void **state)
             const struct mw_candidate *c = &r.plans[i];
             int last = c->layout.pp * c->layout.vpp - 1;
 
+            n_rare += *mw_layout_rare_text(&c->layout, text) != '\0';
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
         }
         mw_search_result_release(&r);
@@ -142,6 +146,7 @@ static void test_200_random_spaces(void **state)
     /* The draw must exercise both answers and partitions. */
     assert_in_range(n_none, 5, 150);
     assert_true(n_uneven > 0);
+    assert_true(n_rare > 0);
 }
 
 int main(void)
