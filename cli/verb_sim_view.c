@@ -85,29 +85,30 @@ static void print_breakdown(const struct mw_step_result *r)
 
 static void print_memory(const struct mw_step_result *r)
 {
-    static const char *const names[] = {"stage",     "weights",     "gradients",
-                                        "optimizer", "activations", "temporary",
-                                        "overhead",  "total"};
+    static const char *const names[] = {
+        "stage",     "weights", "gradients", "optimizer", "activations",
+        "temporary", "buffers", "overhead",  "total",     "fullest at"};
     struct mw_table *t = mw_table_new();
     char text[MW_FMT_MAX], usable[MW_FMT_MAX];
     double host_bytes = 0;
 
     printf("\nMemory of a rank by stage:\n");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        mw_table_col(t, names[i], true);
+        mw_table_col(t, names[i], i + 1 < sizeof names / sizeof names[0]);
     }
     for (int d = 0; d < r->n_stages; d++) {
         const struct mw_stage_memory *m = &r->memory[d];
         const double parts[] = {m->weight_bytes,    m->grad_bytes,
                                 m->optimizer_bytes, m->activation_bytes,
-                                m->temporary_bytes, m->overhead_bytes,
-                                m->total_bytes};
+                                m->temporary_bytes, m->buffer_bytes,
+                                m->overhead_bytes,  m->total_bytes};
 
         mw_table_row(t);
         mw_table_cell(t, "%d", d);
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
             mw_table_cell(t, "%s", mw_fmt_bytes(parts[i], text));
         }
+        mw_table_cell(t, "%s", m->moment);
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
@@ -120,6 +121,31 @@ static void print_memory(const struct mw_step_result *r)
     if (host_bytes > 0) {
         printf("in the host's memory, at most: %s a rank\n",
                mw_fmt_bytes(host_bytes, text));
+    }
+}
+
+static int fullest_stage(const struct mw_step_result *r)
+{
+    int most = 0;
+
+    for (int d = 1; d < r->n_stages; d++) {
+        most =
+            r->memory[d].total_bytes > r->memory[most].total_bytes ? d : most;
+    }
+    return most;
+}
+
+/* Which tensors are on the fullest rank, at which moment. */
+static void print_memory_parts(const struct mw_step_result *r)
+{
+    int d = fullest_stage(r);
+    const struct mw_stage_memory *m = &r->memory[d];
+    char text[MW_FMT_MAX];
+
+    printf("\nStage %d is fullest at '%s':\n", d, m->moment);
+    for (int i = 0; i < m->n_parts; i++) {
+        printf("  %10s  %5.1f %%  %s\n", mw_fmt_bytes(m->parts[i].bytes, text),
+               100 * m->parts[i].bytes / m->total_bytes, m->parts[i].name);
     }
 }
 
@@ -214,6 +240,7 @@ static void print_people(const struct mw_sim_view *v)
     if (v->explain != NULL) {
         printf("\n");
         mw_explain_print(v->explain, EXPLAIN_DEPTH, stdout);
+        print_memory_parts(v->result);
     }
 }
 
@@ -247,10 +274,13 @@ static json_t *memory_json(const struct mw_step_result *r)
     mw_json_set_real(o, "peak_bytes", r->peak_bytes);
     mw_json_set_real(o, "capacity_bytes", r->capacity_bytes);
     mw_json_set_real(o, "usable_bytes", r->usable_bytes);
+    mw_json_set_real(o, "allocated_bytes", r->allocated_bytes);
+    mw_json_set_real(o, "reserved_p50_bytes", r->reserved_bytes);
+    mw_json_set_real(o, "reserved_p90_bytes", r->reserved_p90_bytes);
     mw_json_set_bool(o, "fits", r->fits);
     for (int d = 0; d < r->n_stages; d++) {
         const struct mw_stage_memory *m = &r->memory[d];
-        json_t *stage = json_object();
+        json_t *stage = json_object(), *parts = json_array();
 
         mw_json_set_int(stage, "stage", d);
         mw_json_set_real(stage, "weight_bytes", m->weight_bytes);
@@ -258,9 +288,20 @@ static json_t *memory_json(const struct mw_step_result *r)
         mw_json_set_real(stage, "optimizer_bytes", m->optimizer_bytes);
         mw_json_set_real(stage, "activation_bytes", m->activation_bytes);
         mw_json_set_real(stage, "temporary_bytes", m->temporary_bytes);
+        mw_json_set_real(stage, "buffer_bytes", m->buffer_bytes);
         mw_json_set_real(stage, "overhead_bytes", m->overhead_bytes);
         mw_json_set_real(stage, "total_bytes", m->total_bytes);
         mw_json_set_real(stage, "host_bytes", m->host_bytes);
+        mw_json_set_real(stage, "reserved_bytes", m->reserved_bytes);
+        mw_json_set_str(stage, "moment", m->moment);
+        for (int i = 0; i < m->n_parts; i++) {
+            json_t *part = json_object();
+
+            mw_json_set_str(part, "name", m->parts[i].name);
+            mw_json_set_real(part, "bytes", m->parts[i].bytes);
+            json_array_append_new(parts, part);
+        }
+        mw_json_set(stage, "parts", parts);
         json_array_append_new(stages, stage);
     }
     mw_json_set(o, "stages", stages);

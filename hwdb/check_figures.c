@@ -200,7 +200,8 @@ static void check_constant(struct mw_hw_check *c, size_t i,
     }
     if (strcmp(r->unit, "ratio") == 0) {
         /* A factor corrects a time and may lengthen it. */
-        bool is_factor = strstr(r->name, "_factor") != NULL;
+        bool is_factor = strstr(r->name, "_factor") != NULL ||
+                         has_prefix(r->name, "memory_reserve");
         double limit = is_factor ? 10 : 1;
         mw_hw_expect_max(c, i, "value", r->value, limit,
                          "a fraction (0.08, not 8)");

@@ -66,7 +66,8 @@ static void fill_memory(const struct mw_step_result *a,
         {"optimizer", x->optimizer_bytes, y->optimizer_bytes},
         {"activations", x->activation_bytes, y->activation_bytes},
         {"temporary", x->temporary_bytes, y->temporary_bytes},
-        {"context and buffers", x->overhead_bytes, y->overhead_bytes}};
+        {"context and buffers", x->overhead_bytes + x->buffer_bytes,
+         y->overhead_bytes + y->buffer_bytes}};
 
     memcpy(out->memory, terms, sizeof terms);
     out->best_bytes = x->total_bytes;

@@ -47,6 +47,47 @@ struct mw_kernel_set {
 };
 
 /*
+ * Memory habits of a training stack (stack_memory.c), where they are not those
+ * of our own executor. "Bytes" are per element of what the name says, counts
+ * are of tensors. x is the hidden state of a rank's tokens.
+ */
+struct mw_stack_memory {
+    double workspace_bytes; /* of libraries and frameworks, once a rank */
+    double param_bytes;     /* more per parameter that learns */
+    double shard_bytes;     /* the same, shared out as the optimizer's state */
+    double dummy_bytes;     /* of one weight of each shape: a gradient that only
+                               autograd is shown, and kept */
+    double head_grad_bytes; /* of the head's weights, at their gradient */
+    double embed_grad_bytes; /* of the embedding's, at their gradient */
+    double logit_kept_bytes; /* of logits, from the loss to its gradient */
+    double logit_peak_bytes; /* of logits, at the loss's worst moment */
+    double logit_tp_bytes;   /* and more of them under tp */
+    double grads_factor;     /* gradients alive in a layer's backward pass over
+                                those of the walk (sim/model/liveness.c) */
+    double kept_factor;      /* what layers keep over the model's table of it */
+    double cp_kept;          /* attention's outputs kept again under cp */
+    double tp_kept;          /* further x of a layer under tp */
+    double sp_kept;    /* gathered inputs of a layer kept whole under sp */
+    double pp_kept;    /* x of a micro-batch kept at a stage's either end */
+    double sp_buffers; /* gathered x that stay allocated under sp */
+    double moe_kept;   /* copies of routed tokens that a layer keeps: inputs
+                          of experts, and (2) their outputs */
+    double moe_copies; /* of them at the end of a layer's forward pass */
+    double moe_workspace_bytes; /* of grouped products */
+    double fsdp_units;          /* gathered layers at a time (ZeRO-3) */
+    double fsdp_grad_bytes; /* of a layer's parameters, before their gradients
+                               are scattered (ZeRO-2, -3) */
+    double fsdp_root;       /* embedding and head gathered for the whole step */
+    double reserve_factor;  /* held by the caching allocator over allocated */
+    double reserve_vocab_bytes; /* and more, of a vocabulary's matrix that the
+                                   rank has: its gradient's own segment */
+    double reserve_spread; /* 9 of 10 runs hold at most so much over that */
+    double shards_master;  /* not 0: the weights are the fp32 master, from
+                              which layers are gathered, or cast */
+    double selects_ops;    /* not 0: selective recomputation keeps every second
+                              product (torchtitan's option "op") */
+};
+/*
  * What the software adds to the hardware: a training stack's habits, as rows
  * NAME.STACK of the constants (NAME alone: any stack). All zero, and the
  * factors 1, on a CPU: our executor is priced by its calibration.
@@ -79,6 +120,7 @@ struct mw_stack {
                                section 4.1) */
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
+    struct mw_stack_memory memory;
 };
 
 /* Shipped measurements of one operator and dtype, with the rates that they are
@@ -124,7 +166,6 @@ struct mw_cost_ctx {
     double link_speed, net_speed, latency_speed;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
-    double allocator_share;      /* allocated / reserved; 1 on a CPU */
     /* Per device while all of a node do the same: copies to or from the host's
      * memory, one direction, and the memory traffic of an Adam step there; NaN
      * when not known. */

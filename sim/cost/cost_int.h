@@ -18,4 +18,8 @@ enum mw_status mw_measured_index(struct mw_cost_ctx *ctx, struct mw_err *err);
 bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
                        struct mw_cost *out, const char **out_source);
 
+/* stack_memory.c: the habits of a stack that stack.c knows. */
+void mw_stack_memory_read(const struct mw_hwdb *db, const char *stack,
+                          struct mw_stack_memory *out);
+
 #endif

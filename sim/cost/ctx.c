@@ -80,8 +80,7 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
         {"gemm_tile_n", &ctx->gemm_tile_n, false},
         {"gemm_k_half", &ctx->gemm_k_half, false},
         {"device_context_bytes", &ctx->device_context_bytes, false},
-        {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false},
-        {"allocator_share", &ctx->allocator_share, false}};
+        {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false}};
 
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         enum mw_status status = MW_OK;
@@ -237,7 +236,6 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
 {
     struct mw_cost_ctx made = {.db = db,
                                .n_nodes = n_nodes,
-                               .allocator_share = 1,
                                .link_speed = 1,
                                .net_speed = 1,
                                .latency_speed = 1};

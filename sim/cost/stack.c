@@ -12,7 +12,7 @@
  * Left out: jitter drawn per synchronisation; SMs taken by communication are
  * part of the overlap figures.
  */
-#include "sim/cost/cost.h"
+#include "sim/cost/cost_int.h"
 
 #include "sim/model/scenario.h"
 
@@ -40,12 +40,23 @@ static const struct {
      "work of the host (vTrain's single-node table)",
      true, false},
     {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", true, false},
+    {"megatron-deepspeed-bf16", "the same with DeepSpeed's BF16_Optimizer",
+     true, false},
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", false,
      false},
     {"torchtitan", "torchtitan: FSDP2 with torch.compile", false, false},
     {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",
      false, false},
     {"torchtitan-eager", "torchtitan without torch.compile", false, false},
+    {"torchtitan-2024", "torchtitan of 2024: the loss is not compiled", false,
+     false},
+    {"torchtitan-async-2024", "the same with asynchronous tensor parallelism",
+     false, false},
+    {"galvatron", "Hetu-Galvatron: Megatron's layers under PyTorch FSDP", false,
+     false},
+    {"litgpt", "LitGPT: PyTorch in eager mode, one GPU or FSDP", false, false},
+    {"torchtune", "torchtune: PyTorch in eager mode, one GPU or FSDP2", false,
+     false},
     {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", false, false},
     {"nanotron", "nanotron", false, false},
     {"internevo", "InternEvo", false, false},
@@ -152,7 +163,15 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             ctx->stack = (struct mw_stack){.name = stacks[i].name,
                                            .elementwise = 1,
                                            .attention = 1,
-                                           .grouped = 1};
+                                           .grouped = 1,
+                                           .memory = {.logit_kept_bytes = 4,
+                                                      .logit_peak_bytes = 6,
+                                                      .grads_factor = 1,
+                                                      .kept_factor = 1,
+                                                      .moe_kept = 2,
+                                                      .fsdp_units = 2,
+                                                      .reserve_factor = 1,
+                                                      .reserve_spread = 1}};
             return MW_OK;
         }
         enum mw_status status =
@@ -160,6 +179,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
 
         ctx->stack.scatters_boundary = stacks[i].scatters_boundary;
         ctx->stack.sends_once = stacks[i].sends_once;
+        mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
         return status;
     }
     return mw_fail(err, MW_EINPUT,

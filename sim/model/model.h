@@ -312,6 +312,16 @@ double mw_layer_activation_bytes(const struct mw_work *work, int layer);
  * recomputed: what the layer would have kept without recomputation, less what
  * it keeps. 0 without recomputation. */
 double mw_layer_recompute_bytes(const struct mw_work *work, int layer);
+/* The worst moment of one layer's backward pass: bytes beside what the layer
+ * keeps (mw_layer_activation_bytes; under full recomputation, what came back as
+ * well) and beside gradients of weights, and the operator at whose gradient it
+ * is. */
+struct mw_layer_peak {
+    double bytes;
+    const char *at; /* static */
+};
+void mw_layer_backward_peak(const struct mw_work *work, int layer,
+                            struct mw_layer_peak *out);
 double mw_embedding_activation_bytes(const struct mw_work *work);
 double mw_head_activation_bytes(const struct mw_work *work);
 

@@ -90,8 +90,10 @@ struct mw_fstep *mw_fstep_simple(struct mw_fsteps *steps,
     return step;
 }
 
-static int group_ranks(const struct mw_layout *layout, enum mw_dim dim)
+int mw_fstep_ranks(const struct mw_sizes *s, enum mw_dim dim)
 {
+    const struct mw_layout *layout = s->work->layout;
+
     switch (dim) {
     case MW_DIM_TP:
         return layout->tp;
@@ -118,7 +120,7 @@ struct mw_fstep *mw_fstep_coll(struct mw_fsteps *steps,
 {
     struct mw_fstep *step;
 
-    if (group_ranks(s->work->layout, dim) <= 1) {
+    if (mw_fstep_ranks(s, dim) <= 1) {
         return NULL;
     }
     step = mw_fstep_add(steps, s, MW_OP_COLL, name, 0, 0);

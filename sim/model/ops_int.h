@@ -67,6 +67,8 @@ struct mw_fstep *mw_fstep_simple(struct mw_fsteps *steps,
                                  const struct mw_sizes *s, enum mw_op_kind kind,
                                  const char *name, int64_t rows, int64_t width,
                                  double bytes, double save);
+/* Ranks of a dimension's group. */
+int mw_fstep_ranks(const struct mw_sizes *s, enum mw_dim dim);
 /* Collectives; NULL and nothing added when the group has one rank. */
 struct mw_fstep *mw_fstep_coll(struct mw_fsteps *steps,
                                const struct mw_sizes *s, const char *name,

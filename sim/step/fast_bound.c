@@ -275,6 +275,9 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }
+    /* The fullest moment depends on how much a pass keeps: a tangent there. */
+    int even = p->scenario->model.n_layers / layout->pp;
+
     MW_ASSERT(shape->n_chunks == 1, "%d chunks", shape->n_chunks);
     for (int d = 0; d < layout->pp; d++) {
         double total[2];
@@ -283,7 +286,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             int units[MW_UNIT_COUNT] = {0};
             struct mw_stage_memory memory;
 
-            units[layer] = 1 + i;
+            units[layer] = (even > 1 ? even : 1) + i;
             units[MW_UNIT_EMBEDDING] = d == 0;
             units[MW_UNIT_HEAD] = d == layout->pp - 1;
             mw_stage_memory_of(
@@ -292,7 +295,8 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             total[i] = memory.total_bytes;
         }
         out_slope_bytes[d] = total[1] - total[0];
-        out_fixed_bytes[d] = total[0] - out_slope_bytes[d];
+        out_fixed_bytes[d] =
+            total[0] - (even > 1 ? even : 1) * out_slope_bytes[d];
     }
     return MW_OK;
 }

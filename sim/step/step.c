@@ -96,6 +96,7 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
     for (int d = 0; d < f->n_devices; d++) {
         mw_stage_memory_of(p, f->units[d], mw_step_frame_is_twin(f, d),
                            mw_schedule_high_water(s, d, act), &out->memory[d]);
+        mw_stage_memory_parts(p, f->units[d], &out->memory[d]);
         out->peak_bytes = fmax(out->peak_bytes, out->memory[d].total_bytes);
     }
     for (int d = 0; d < f->n_devices; d++) {
@@ -103,7 +104,12 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
             fmax(out->allocated_bytes,
                  out->memory[d].total_bytes - out->memory[d].overhead_bytes);
     }
-    out->reserved_bytes = out->allocated_bytes / p->ctx->allocator_share;
+    for (int d = 0; d < f->n_devices; d++) {
+        out->reserved_bytes =
+            fmax(out->reserved_bytes, out->memory[d].reserved_bytes);
+    }
+    out->reserved_p90_bytes =
+        out->reserved_bytes * p->ctx->stack.memory.reserve_spread;
     out->fits = out->peak_bytes <= out->usable_bytes && fits_host(p, out);
 }
 

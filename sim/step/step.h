@@ -10,12 +10,27 @@
 #include "sim/engine/timeline.h"
 #include "sim/plan/plan.h"
 
+/* Something that is on a rank at its fullest moment. */
+struct mw_memory_part {
+    const char *name; /* static: "weights"; an operator's: what it keeps */
+    double bytes;
+};
+enum { MW_MEMORY_PARTS_MAX = 18 };
+
 struct mw_stage_memory {
     double weight_bytes, grad_bytes, optimizer_bytes;
     double activation_bytes; /* high-water mark of micro-batches in flight */
-    double temporary_bytes;  /* largest transient (logits, gathered input) */
+    double temporary_bytes;  /* at the fullest moment, beside those */
+    double buffer_bytes;     /* of the stack: workspaces, copies, gathered
+                                embedding and head */
     double overhead_bytes;   /* context, communicators (constants table) */
-    double total_bytes;
+    double total_bytes;      /* of all these */
+    double reserved_bytes;   /* what the caching allocator holds for what is
+                                not overhead, at the median */
+    const char *moment;      /* static: which moment is the fullest: "loss",
+                                the operator whose gradient it is, "step" */
+    struct mw_memory_part parts[MW_MEMORY_PARTS_MAX]; /* add up to the total */
+    int n_parts;
     double host_bytes; /* in the host's memory: offload */
 };
 
@@ -32,7 +47,9 @@ struct mw_step_result {
     double peak_bytes, capacity_bytes, usable_bytes;
     double allocated_bytes; /* tensors of the fullest rank: without context and
                                communicators */
-    double reserved_bytes;  /* what the caching allocator holds for them */
+    double reserved_bytes;  /* what the caching allocator holds for them in one
+                               run of two */
+    double reserved_p90_bytes; /* at most, in nine of ten */
     bool fits; /* and what is offloaded fits the host's memory, if known */
     uint64_t events;
     double wall_time_s;

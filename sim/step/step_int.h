@@ -58,7 +58,13 @@ struct mw_unit_size {
     /* Weights under adapters, as they are stored; and the largest matrix of
      * them in the compute type, while 4 bits are spread. */
     double frozen_dense_bytes, frozen_expert_bytes, spread_bytes;
-    double activation_bytes, recompute_bytes, transient_bytes;
+    double activation_bytes; /* kept from the forward to the backward pass */
+    double transient_bytes;  /* more at the worst moment of its backward pass */
+    const char *transient_at; /* what that moment is called */
+    double loss_bytes;   /* of the head: more at the loss, before its product's
+                            gradient */
+    double dummy_params; /* one linear weight of each shape */
+    double twin_dummies; /* of an MoE layer: those that a dense layer has too */
 };
 
 struct mw_step_price {
@@ -118,6 +124,15 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
  * as a stage has stay inside mw_time. */
 #define MW_STEP_TERM_MAX_S 5e5
 
+/* ---- unit_memory.c: activations and moments, called by mw_step_size_units --
+ */
+void mw_step_size_memory(struct mw_step_price *p);
+/* The unit of a tensor of a model of n_layers; MW_UNIT_COUNT: of none. */
+enum mw_step_unit mw_step_unit_of(const struct mw_step_price *p,
+                                  const struct mw_param *param, int n_layers);
+void mw_step_count_shapes(struct mw_step_price *p,
+                          const struct mw_params *params, int n_layers);
+
 /* ---- unit_size.c ------------------------------------------------------------
  */
 /* Fills p->size; called by mw_step_price_begin. */
@@ -175,6 +190,10 @@ void mw_offload_memory(const struct mw_step_price *p,
 void mw_stage_memory_of(const struct mw_step_price *p,
                         const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
                         double activation_bytes, struct mw_stage_memory *out);
+/* What makes the peak of such a stage: parts that add up to its total. */
+void mw_stage_memory_parts(const struct mw_step_price *p,
+                           const int n_units[MW_UNIT_COUNT],
+                           struct mw_stage_memory *m);
 double mw_vstage_activation_bytes(const struct mw_step_price *p,
                                   const int n_units[MW_UNIT_COUNT]);
 /* High-water mark over the list of device d; act[k] per virtual stage. */

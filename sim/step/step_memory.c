@@ -25,6 +25,12 @@ double mw_vstage_activation_bytes(const struct mw_step_price *p,
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         sum += n_units[unit] * p->size[unit].activation_bytes;
     }
+    if (p->layout->pp > 1 && p->ctx->stack.memory.pp_kept > 0) {
+        int ends = n_units[MW_UNIT_HEAD] > 0 ? 1 : 2;
+
+        sum +=
+            ends * p->ctx->stack.memory.pp_kept * mw_boundary_bytes(&p->work);
+    }
     return sum;
 }
 
@@ -57,28 +63,88 @@ static int n_communicators(const struct mw_layout *layout)
            (layout->dp > 1) + (layout->ep > 1);
 }
 
-static double transient_bytes(const struct mw_step_price *p,
-                              const int n_units[MW_UNIT_COUNT])
-{
-    double most = 0;
+/* ---- moments ---------------------------------------------------------------
+ */
+struct moment {
+    double bytes; /* beside states, buffers and activations in flight */
+    const char *name;
+};
 
+static double unit_bytes(const struct mw_step_price *p, int unit)
+{
+    return mw_unit_dense_bytes(p, &p->size[unit]) +
+           mw_unit_expert_bytes(p, &p->size[unit]);
+}
+
+/* Are layers' weights gathered (or cast from the master) for each pass? */
+static bool is_gathered(const struct mw_step_price *p)
+{
+    return (p->layout->zero == 3 && p->layout->reshard) ||
+           p->ctx->stack.memory.shards_master > 0;
+}
+
+/* Gathered weights of a unit and its neighbours. */
+static double gathered_bytes(const struct mw_step_price *p, int unit)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    bool is_root = unit > MW_UNIT_MOE && habit->fsdp_root > 0;
+
+    return is_gathered(p) && !is_root ? habit->fsdp_units * unit_bytes(p, unit)
+                                      : 0;
+}
+
+/* Gradients of a unit that are not yet scattered. */
+static double whole_grad_bytes(const struct mw_step_price *p, int unit)
+{
+    return p->layout->zero >= 2 || is_gathered(p)
+               ? p->ctx->stack.memory.fsdp_grad_bytes *
+                     (p->size[unit].dense_params + p->size[unit].expert_params)
+               : 0;
+}
+
+static void take_later(struct moment *most, double bytes, const char *name)
+{
+    if (bytes > most->bytes) {
+        *most = (struct moment){bytes, name};
+    }
+}
+
+/*
+ * The fullest moment of one micro-batch's backward pass, when most of them are
+ * in flight. It begins with the head: a layer's comes when what the head kept
+ * is gone, the embedding's when the whole pass's activations are.
+ */
+static struct moment fullest_moment(const struct mw_step_price *p,
+                                    const int n_units[MW_UNIT_COUNT])
+{
+    double pass = mw_vstage_activation_bytes(p, n_units) / p->layout->vpp;
+    double gone[MW_UNIT_COUNT] = {[MW_UNIT_EMBEDDING] = pass};
+    struct moment most = {0, "activations"};
+
+    if (n_units[MW_UNIT_HEAD] > 0) {
+        gone[MW_UNIT_DENSE] = gone[MW_UNIT_MOE] =
+            p->size[MW_UNIT_HEAD].activation_bytes;
+        take_later(&most,
+                   p->size[MW_UNIT_HEAD].loss_bytes +
+                       gathered_bytes(p, MW_UNIT_HEAD),
+                   "loss");
+    }
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         const struct mw_unit_size *size = &p->size[unit];
-        double bytes = fmax(size->recompute_bytes, size->transient_bytes);
 
-        if (p->layout->zero == 3 && p->layout->reshard) {
-            /* this unit's weights and the next's */
-            bytes += 2 * (mw_unit_dense_bytes(p, size) +
-                          mw_unit_expert_bytes(p, size));
-        }
-        bytes += size->spread_bytes;
         if (n_units[unit] > 0) {
-            most = fmax(most, bytes);
+            take_later(&most,
+                       size->transient_bytes + size->spread_bytes +
+                           gathered_bytes(p, unit) + whole_grad_bytes(p, unit) -
+                           gone[unit],
+                       size->transient_at);
         }
     }
     return most;
 }
 
+/* ---- a stage ---------------------------------------------------------------
+ */
 /* Also under adapters, where the frozen weights are most of it. What ZeRO-3
  * has gathered and keeps is apart. */
 static double weight_bytes(const struct mw_step_price *p,
@@ -100,13 +166,16 @@ static double weight_bytes(const struct mw_step_price *p,
     return p->layout->zero < 3 ? dense + expert : share;
 }
 
-void mw_stage_memory_of(const struct mw_step_price *p,
-                        const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
-                        double activation_bytes, struct mw_stage_memory *out)
+/* What learns: of the rank, and of it by the gradient's group. */
+struct learning {
+    double whole, share;
+};
+
+static struct learning learning_of(const struct mw_step_price *p,
+                                   const int n_units[MW_UNIT_COUNT],
+                                   bool has_tied_twin)
 {
-    const int zero = p->layout->zero;
     double dense = 0, expert = 0;
-    double n = p->grad_group.n_ranks, n_expert = p->expert_group.n_ranks;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         dense += n_units[unit] * p->size[unit].dense_params;
@@ -115,14 +184,82 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
         dense += mw_step_tied_params(p);
     }
-    double whole = dense + expert, share = dense / n + expert / n_expert;
+    return (struct learning){dense + expert,
+                             dense / p->grad_group.n_ranks +
+                                 expert / p->expert_group.n_ranks};
+}
+
+static double dummy_params(const struct mw_step_price *p,
+                           const int n_units[MW_UNIT_COUNT])
+{
+    double sum = 0;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        sum += n_units[unit] > 0 ? p->size[unit].dummy_params : 0;
+    }
+    return n_units[MW_UNIT_DENSE] > 0 && n_units[MW_UNIT_MOE] > 0
+               ? sum - p->size[MW_UNIT_MOE].twin_dummies
+               : sum;
+}
+
+/* A hidden state of the rank's tokens, whole and under sp its part. */
+static double buffers_of(const struct mw_step_price *p,
+                         const int n_units[MW_UNIT_COUNT],
+                         const struct learning *n)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    const struct mw_layout *l = p->layout;
+    double bytes = habit->workspace_bytes + habit->param_bytes * n->whole +
+                   habit->shard_bytes * (l->zero >= 1 ? n->share : n->whole) +
+                   habit->dummy_bytes * dummy_params(p, n_units);
+
+    if (n_units[MW_UNIT_MOE] > 0) {
+        bytes += habit->moe_workspace_bytes;
+    }
+    if (l->sp && l->tp > 1) {
+        bytes += habit->sp_buffers * l->tp * mw_boundary_bytes(&p->work);
+    }
+    if (is_gathered(p)) {
+        bytes +=
+            habit->fsdp_root *
+            (n_units[MW_UNIT_EMBEDDING] * unit_bytes(p, MW_UNIT_EMBEDDING) +
+             n_units[MW_UNIT_HEAD] * unit_bytes(p, MW_UNIT_HEAD));
+    }
+    return bytes;
+}
+
+/* What the caching allocator holds for the stage's tensors, at the median. */
+static double reserved_bytes(const struct mw_step_price *p,
+                             const int n_units[MW_UNIT_COUNT], double tensors)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
+
+    return tensors * habit->reserve_factor +
+           (has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p)
+                      : 0);
+}
+
+void mw_stage_memory_of(const struct mw_step_price *p,
+                        const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                        double activation_bytes, struct mw_stage_memory *out)
+{
+    const int zero = p->layout->zero;
+    struct learning n = learning_of(p, n_units, has_tied_twin);
+    struct moment most = fullest_moment(p, n_units);
     double gathered;
 
     out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &gathered);
-    out->grad_bytes = p->grad_bytes * (zero >= 2 ? share : whole);
-    out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? share : whole);
+    out->grad_bytes = p->grad_bytes * (zero >= 2 ? n.share : n.whole);
+    out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? n.share : n.whole);
+    if (p->ctx->stack.memory.shards_master > 0 && p->optimizer_bytes > 8) {
+        out->optimizer_bytes -=
+            p->weight_bytes * (zero >= 3 ? n.share : n.whole);
+    }
     out->activation_bytes = activation_bytes;
-    out->temporary_bytes = transient_bytes(p, n_units);
+    out->temporary_bytes = most.bytes;
+    out->moment = most.name;
+    out->buffer_bytes = buffers_of(p, n_units, &n);
     mw_offload_memory(p, n_units, out);
     out->weight_bytes += gathered;
     out->overhead_bytes =
@@ -130,7 +267,11 @@ void mw_stage_memory_of(const struct mw_step_price *p,
         n_communicators(p->layout) * p->ctx->comm_buffer_bytes;
     out->total_bytes = out->weight_bytes + out->grad_bytes +
                        out->optimizer_bytes + out->activation_bytes +
-                       out->temporary_bytes + out->overhead_bytes;
+                       out->temporary_bytes + out->buffer_bytes +
+                       out->overhead_bytes;
+    out->reserved_bytes =
+        reserved_bytes(p, n_units, out->total_bytes - out->overhead_bytes);
+    out->n_parts = 0;
 }
 
 double mw_step_capacity_bytes(const struct mw_scenario *scenario,

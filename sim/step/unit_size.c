@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-static enum mw_step_unit unit_of(const struct mw_step_price *p,
-                                 const struct mw_param *param, int n_layers)
+enum mw_step_unit mw_step_unit_of(const struct mw_step_price *p,
+                                  const struct mw_param *param, int n_layers)
 {
     if (param->layer < 0) {
         return MW_UNIT_EMBEDDING;
@@ -30,7 +30,7 @@ static void count_learning(struct mw_step_price *p,
 {
     for (size_t i = 0; i < params->n; i++) {
         const struct mw_param *param = &params->v[i];
-        enum mw_step_unit unit = unit_of(p, param, n_layers);
+        enum mw_step_unit unit = mw_step_unit_of(p, param, n_layers);
         double n = (double)mw_param_shard_count(param, p->layout);
 
         if (unit == MW_UNIT_COUNT) {
@@ -52,7 +52,7 @@ static void count_frozen(struct mw_step_price *p,
 {
     for (size_t i = 0; i < params->n; i++) {
         const struct mw_param *param = &params->v[i];
-        enum mw_step_unit unit = unit_of(p, param, n_layers);
+        enum mw_step_unit unit = mw_step_unit_of(p, param, n_layers);
         bool is_4bit =
             p->work.base_dtype == MW_BASE_NF4 && mw_param_is_quantised(param);
         bool is_expert = param->shard == MW_SHARD_EXPERT;
@@ -89,6 +89,7 @@ static void count_params(struct mw_step_price *p)
     } else {
         count_learning(p, &params, small.n_layers);
     }
+    mw_step_count_shapes(p, &params, small.n_layers);
     mw_array_release(&params);
     mw_array_release(&adapters);
 }
@@ -108,33 +109,5 @@ double mw_unit_expert_bytes(const struct mw_step_price *p,
 void mw_step_size_units(struct mw_step_price *p)
 {
     count_params(p);
-    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
-        if (p->layer[unit] >= 0) {
-            p->size[unit].activation_bytes =
-                mw_layer_activation_bytes(&p->work, p->layer[unit]);
-            p->size[unit].recompute_bytes =
-                mw_layer_recompute_bytes(&p->work, p->layer[unit]);
-        }
-    }
-    p->size[MW_UNIT_EMBEDDING].activation_bytes =
-        mw_embedding_activation_bytes(&p->work);
-    p->size[MW_UNIT_HEAD].activation_bytes =
-        (1 + p->scenario->model.n_mtp) * mw_head_activation_bytes(&p->work);
-    if (p->scenario->model.n_mtp > 0) {
-        p->size[MW_UNIT_HEAD].activation_bytes +=
-            p->scenario->model.n_mtp *
-            mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p));
-    }
-    /* Autograd makes the embedding's gradient whole, in the weight's type,
-     * before it is added up; our executor adds its rows in place. (The peaks of
-     * first stages in MooreThreads/SimuMax@4dcaae513b docs/b200 have it.) */
-    if (!p->ctx->gpu->is_cpu) {
-        p->size[MW_UNIT_EMBEDDING].transient_bytes =
-            p->weight_bytes * p->size[MW_UNIT_EMBEDDING].dense_params;
-    }
-    /* The gradient of the logits, beside the logits that were kept. */
-    p->size[MW_UNIT_HEAD].transient_bytes =
-        fmax(mw_dtype_bytes(p->work.dtype), 2) *
-        (double)p->layout->micro_batch * (double)p->work.seq / p->layout->cp *
-        ceil((double)p->scenario->model.vocab / p->layout->tp);
+    mw_step_size_memory(p);
 }

@@ -141,7 +141,8 @@ static bool sp_of(struct mw_case *c)
 
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_SP);
-        return c->layout.tp > 1 && mw_case_is_core(c->row);
+        return c->layout.tp > 1 && (mw_case_is_core(c->row) ||
+                                    mw_text_has(c->row->framework, "nanotron"));
     }
     return text[0] == '1' && c->layout.tp > 1;
 }

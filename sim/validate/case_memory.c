@@ -94,16 +94,16 @@ static double stage_bytes(const struct mw_step_result *r, int stage,
 {
     const struct mw_stage_memory *m = &r->memory[stage];
     double tensors = m->total_bytes - m->overhead_bytes;
-    double states = m->weight_bytes + m->grad_bytes + m->optimizer_bytes;
+    double states =
+        m->weight_bytes + m->grad_bytes + m->optimizer_bytes + m->buffer_bytes;
 
     switch (kind) {
     case MW_MEMORY_ALLOCATED:
         return tensors;
     case MW_MEMORY_RESERVED:
-        return tensors * r->reserved_bytes / r->allocated_bytes;
+        return m->reserved_bytes;
     case MW_MEMORY_DEVICE:
-        return tensors * r->reserved_bytes / r->allocated_bytes +
-               m->overhead_bytes;
+        return m->reserved_bytes + m->overhead_bytes;
     case MW_MEMORY_STATES:
         return states;
     case MW_MEMORY_KEPT:
@@ -116,9 +116,13 @@ static double stage_bytes(const struct mw_step_result *r, int stage,
     return 0;
 }
 
-/* Ranks of a stage are next to each other: pp is the slowest dimension. */
+/* Ranks of a stage are next to each other: pp is the slowest dimension.
+ * nanotron prints what its first rank holds. */
 static int stage_of(const struct mw_case *c, const struct mw_step_result *r)
 {
+    if (mw_text_has(c->row->framework, "nanotron")) {
+        return 0;
+    }
     double each = c->row->gpus / r->n_stages;
     int stage = (int)(c->row->rank / each);
 
@@ -129,7 +133,6 @@ void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
                     struct mw_validate_row *out)
 {
     int stage = stage_of(c, r);
-
     for (int i = 0; i < out->n_memory; i++) {
         struct mw_validate_memory *m = &out->memory[i];
 

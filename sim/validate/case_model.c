@@ -58,6 +58,10 @@ static void from_columns(struct mw_case *c, struct mw_model *m)
     m->ffn = (int)cell_or(c, r->ffn, MW_FILL_FFN, ffn);
     m->vocab = (int)cell_or(c, r->vocab, MW_FILL_VOCAB, 51200);
     m->max_seq = (int)r->seq;
+    if (mw_text_has(r->framework, "nanotron") && m->ffn < 10000) {
+        mw_case_fill(c, MW_FILL_TIED);
+        m->tied = true;
+    }
     m->final_norm = true;
     if (r->experts > 0) {
         m->moe =

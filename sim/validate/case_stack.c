@@ -51,10 +51,21 @@ bool mw_case_is_core(const struct mw_measured *r)
 /* torchtitan's rows say in their notes what is switched on. */
 static const char *torchtitan_of(const struct mw_measured *r)
 {
+    bool is_2024 = mw_text_has(r->framework, "2024");
+
     if (mw_text_has(r->note, "async")) {
-        return "torchtitan-async";
+        return is_2024 ? "torchtitan-async-2024" : "torchtitan-async";
     }
-    return strcmp(r->note, "FSDP") == 0 ? "torchtitan-eager" : "torchtitan";
+    if (strcmp(r->note, "FSDP") == 0) {
+        return "torchtitan-eager";
+    }
+    return is_2024 ? "torchtitan-2024" : "torchtitan";
+}
+
+static const char *deepspeed_of(const struct mw_measured *r)
+{
+    return mw_text_has(r->dtype, "bf16") ? "megatron-deepspeed-bf16"
+                                         : "megatron-deepspeed";
 }
 
 bool mw_case_is_composed(const struct mw_measured *r)
@@ -72,6 +83,9 @@ const char *mw_case_stack_of(const struct mw_measured *r)
         {"megatron-core",
          {"Megatron-Core", "NeMo", "Megatron-Bridge", "dgxc", "MegaScale"}},
         {"nanotron", {"nanotron"}},
+        {"galvatron", {"Galvatron"}},
+        {"litgpt", {"LitGPT"}},
+        {"torchtune", {"torchtune"}},
         {"internevo", {"InternEvo"}},
         {"torchtitan", {"torchtitan"}},
         {"torch-fsdp", {"FSDP"}},
@@ -90,6 +104,8 @@ const char *mw_case_stack_of(const struct mw_measured *r)
             return is_core ? "megatron-core"
                    : strcmp(rules[i].stack, "torchtitan") == 0
                        ? torchtitan_of(r)
+                   : strcmp(rules[i].stack, "megatron-deepspeed") == 0
+                       ? deepspeed_of(r)
                        : rules[i].stack;
         }
     }

@@ -54,7 +54,12 @@
     X(LORA, "lora",                                                            \
       "rank 16 on attention's linear layers, near the recipes of NeMo and "    \
       "Megatron-Bridge (rank 16 on linear_qkv)")                               \
-    X(SP, "seq_parallel", "with tp > 1 for Megatron-Core since 2024, else no") \
+    X(SP, "seq_parallel",                                                      \
+      "with tp > 1 for Megatron-Core since 2024 and nanotron (its "            \
+      "benchmark's "                                                           \
+      "REDUCE_SCATTER mode), else no")                                         \
+    X(TIED, "tied",                                                            \
+      "nanotron's scaling_benchmarks.py ties the embedding where ffn < 10000") \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \

@@ -74,7 +74,7 @@ static void test_states_by_zero_stage(void **state)
         mw_assert_near(m->total_bytes,
                        m->weight_bytes + m->grad_bytes + m->optimizer_bytes +
                            m->activation_bytes + m->temporary_bytes +
-                           m->overhead_bytes,
+                           m->buffer_bytes + m->overhead_bytes,
                        1e-12, 0);
         assert_true(r.fits && r.peak_bytes <= r.usable_bytes);
         mw_assert_near(r.usable_bytes,
@@ -164,6 +164,66 @@ static void test_recomputation_keeps_less(void **state)
     }
 }
 
+/* Parts are named and add up; the moment of the last stage is the head's. */
+static void test_parts_add_up(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.pp = 4;
+    l.dp = 4;
+    struct mw_step_result r = memory_of(b, &l);
+    for (int d = 0; d < r.n_stages; d++) {
+        const struct mw_stage_memory *m = &r.memory[d];
+        double sum = 0;
+
+        assert_true(m->n_parts >= 6);
+        for (int i = 0; i < m->n_parts; i++) {
+            assert_true(m->parts[i].bytes > 0 && m->parts[i].name[0] != '\0');
+            sum += m->parts[i].bytes;
+        }
+        mw_assert_near(sum, m->total_bytes, 1e-12, 0);
+    }
+    assert_string_equal(r.memory[3].moment, "loss");
+    assert_string_equal(r.memory[0].parts[0].name, "weights");
+    mw_step_result_release(&r);
+}
+
+/* Megatron-Core: a bf16 gradient of one weight of each shape and of the head
+ * stays; the logits' gradient takes their place. FSDP: weights are the fp32
+ * master, so that 16 bytes a parameter are left of 18. */
+static void test_habits_of_stacks(void **state)
+{
+    struct bench *b = *state;
+    double n = (double)mw_model_param_count(&b->scenario.model);
+    double h = b->scenario.model.hidden, vocab = b->scenario.model.vocab;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    struct mw_step_result plain = memory_of(b, &l);
+    assert_int_equal(mw_cost_ctx_set_stack(&b->ctx, "megatron-core", NULL),
+                     MW_OK);
+    struct mw_step_result core = memory_of(b, &l);
+    double dummies = 2 * (3 * h * h + h * h + 4 * h * h + 4 * h * h);
+    mw_assert_near(core.memory[0].buffer_bytes - plain.memory[0].buffer_bytes,
+                   dummies, 1e-12, 0);
+    mw_assert_near(plain.memory[0].activation_bytes -
+                       core.memory[0].activation_bytes,
+                   2 * vocab * 512, 1e-12, 0);
+    l.zero = 3;
+    assert_int_equal(mw_cost_ctx_set_stack(&b->ctx, "torch-fsdp", NULL), MW_OK);
+    struct mw_step_result fsdp = memory_of(b, &l);
+    mw_assert_near(fsdp.memory[0].weight_bytes + fsdp.memory[0].grad_bytes +
+                       fsdp.memory[0].optimizer_bytes,
+                   16 * n / 16, 1e-12, 0);
+    assert_int_equal(mw_cost_ctx_set_stack(&b->ctx, "plain", NULL), MW_OK);
+    mw_step_result_release(&plain);
+    mw_step_result_release(&core);
+    mw_step_result_release(&fsdp);
+}
+
 static void test_fast_form_has_the_same_peak(void **state)
 {
     static const char *const kinds[] = {"1f1b", "gpipe", "zb-h1",
@@ -197,6 +257,8 @@ int main(void)
         cmocka_unit_test(test_tied_embedding_is_held_twice),
         cmocka_unit_test(test_activations_in_flight),
         cmocka_unit_test(test_recomputation_keeps_less),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_habits_of_stacks),
         cmocka_unit_test(test_fast_form_has_the_same_peak),
     };
 

@@ -173,28 +173,38 @@ static void test_variant(void **state)
 static void test_stack_by_framework(void **state)
 {
     static const struct {
-        const char *framework, *gpu, *note, *stack;
+        const char *framework, *gpu, *note, *stack, *dtype;
     } rows[] = {
-        {"NeMo 24.07", "H100", "", "megatron-core"},
+        {"NeMo 24.07", "H100", "", "megatron-core", ""},
         {"Megatron-LM 23e00ed096 + TE 2.11, overlap OFF", "B200", "",
-         "megatron-core-serial"},
-        {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021"},
-        {"Megatron-LM", "H100-SXM5-80GB", "", "megatron-core"},
-        {"Megatron-DeepSpeed (BigScience)", "A100", "", "megatron-deepspeed"},
-        {"Megatron-DeepSpeed/Megatron-LM (vTrain)", "A100", "",
-         "megatron-2021"},
-        {"MaxText (dgxc v25.02)", "H100", "", "jax"},
-        {"llm-foundry/Composer FSDP", "A100", "", "torch-fsdp"},
-        {"torchtitan 2025", "H100", "FSDP", "torchtitan-eager"},
-        {"torchtitan 2025", "H100", "2D + AsyncTP", "torchtitan-async"},
-        {"torchtitan 2025", "H100", "FSDP + torch.compile", "torchtitan"},
-        {"my own", "H100", "", "plain"}};
+         "megatron-core-serial", ""},
+        {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021", ""},
+        {"Megatron-LM", "H100-SXM5-80GB", "", "megatron-core", ""},
+        {"Megatron-DeepSpeed (BigScience)", "A100", "", "megatron-deepspeed",
+         "fp16"},
+        {"Megatron-DeepSpeed (BigScience)", "A100", "",
+         "megatron-deepspeed-bf16", "bf16"},
+        {"Megatron-DeepSpeed/Megatron-LM (vTrain)", "A100", "", "megatron-2021",
+         ""},
+        {"MaxText (dgxc v25.02)", "H100", "", "jax", ""},
+        {"llm-foundry/Composer FSDP", "A100", "", "torch-fsdp", ""},
+        {"torchtitan 2025", "H100", "FSDP", "torchtitan-eager", ""},
+        {"torchtitan 2025", "H100", "2D + AsyncTP", "torchtitan-async", ""},
+        {"torchtitan 2025", "H100", "FSDP + torch.compile", "torchtitan", ""},
+        {"torchtitan 2024-12", "H100", "+ AsyncTP", "torchtitan-async-2024",
+         ""},
+        {"torchtitan 2024-12", "H100", "FSDP + torch.compile",
+         "torchtitan-2024", ""},
+        {"Galvatron", "A100", "", "galvatron", ""},
+        {"LitGPT 2023-10", "A100", "", "litgpt", ""},
+        {"my own", "H100", "", "plain", ""}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct mw_measured r = {.framework = rows[i].framework,
                                 .gpu = rows[i].gpu,
                                 .note = rows[i].note,
+                                .dtype = rows[i].dtype,
                                 .nodes = (double)NAN,
                                 .microbatches = (double)NAN};
 

@@ -1,0 +1,223 @@
+/*
+ * What one unit keeps between its passes, and holds more at the worst moment of
+ * its backward pass: the model's tables and liveness (sim/model), and the
+ * stack's habits (sim/cost/stack_memory.c).
+ */
+#include "sim/step/step_int.h"
+
+#include <math.h>
+
+/* ---- weights by shape ------------------------------------------------------
+ */
+enum { SHAPES_MAX = 32 };
+
+struct shape {
+    double elements, cols;
+    bool is_in[MW_UNIT_COUNT];
+};
+
+static void note_shape(struct shape *shapes, int *n, double elements,
+                       double cols, enum mw_step_unit unit)
+{
+    int i = 0;
+
+    while (i < *n && (fabs(shapes[i].elements - elements) > 0.5 ||
+                      fabs(shapes[i].cols - cols) > 0.5)) {
+        i++;
+    }
+    if (i == SHAPES_MAX) {
+        return;
+    }
+    if (i == *n) {
+        shapes[(*n)++] = (struct shape){.elements = elements, .cols = cols};
+    }
+    shapes[i].is_in[unit] = true;
+}
+
+/* Linear weights of layers and head; of all experts, one. */
+void mw_step_count_shapes(struct mw_step_price *p,
+                          const struct mw_params *params, int n_layers)
+{
+    struct shape shapes[SHAPES_MAX];
+    int n = 0;
+
+    for (size_t i = 0; i < params->n; i++) {
+        const struct mw_param *param = &params->v[i];
+        enum mw_step_unit unit = mw_step_unit_of(p, param, n_layers);
+        double elements = (double)mw_param_shard_count(param, p->layout);
+
+        if (param->is_norm_or_bias || param->rows <= 1 ||
+            unit == MW_UNIT_EMBEDDING || unit == MW_UNIT_COUNT) {
+            continue;
+        }
+        if (param->shard == MW_SHARD_EXPERT) {
+            elements /= ceil((double)param->n_copies / p->layout->ep);
+        }
+        note_shape(shapes, &n, elements, (double)param->cols, unit);
+    }
+    for (int i = 0; i < n; i++) {
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            p->size[unit].dummy_params +=
+                shapes[i].is_in[unit] ? shapes[i].elements : 0;
+        }
+        if (shapes[i].is_in[MW_UNIT_DENSE] && shapes[i].is_in[MW_UNIT_MOE]) {
+            p->size[MW_UNIT_MOE].twin_dummies += shapes[i].elements;
+        }
+    }
+}
+
+/* ---- layers ----------------------------------------------------------------
+ */
+/* Bytes of an activation's element, and of one element a token of the rank's
+ * micro-batch in the TP group. */
+static double element_bytes(const struct mw_step_price *p)
+{
+    return fmax(mw_dtype_bytes(p->work.dtype), 2);
+}
+
+static double row_bytes(const struct mw_step_price *p)
+{
+    return element_bytes(p) * (double)p->layout->micro_batch *
+           (double)p->work.seq / p->layout->cp;
+}
+
+/* Parts of a tensor that is split over the rank's tokens under sp. */
+static double own_part(const struct mw_step_price *p)
+{
+    return p->layout->sp ? 1.0 / p->layout->tp : 1;
+}
+
+/* Of one layer by the stack's habits, beside the model's table. */
+static double habit_bytes(const struct mw_step_price *p, bool is_moe)
+{
+    const struct mw_model *m = &p->scenario->model;
+    const struct mw_layout *l = p->layout;
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    double row = row_bytes(p), x = row * m->hidden, own = own_part(p);
+    double bytes = x * (1 - own) * habit->sp_kept;
+
+    if (l->tp > 1) {
+        bytes += x * own * habit->tp_kept;
+    }
+    if (l->cp > 1) {
+        bytes += row * m->n_heads * mw_model_v_dim(m) / l->tp * habit->cp_kept;
+    }
+    if (is_moe) { /* the table keeps 2 of them */
+        bytes += (habit->moe_kept - 2) * x * own * m->moe.top_k;
+    }
+    return bytes;
+}
+
+/*
+ * torchtitan's selective recomputation by operator keeps the layer's input,
+ * what attention returns, and the outputs of the products 1, 3, 5 and 7 of
+ * query, key, value, projection, gate, up and down.
+ */
+static double kept_by_op(const struct mw_step_price *p)
+{
+    const struct mw_model *m = &p->scenario->model;
+    const struct mw_layout *l = p->layout;
+    double q = (double)m->n_heads * mw_model_qk_dim(m) / l->tp;
+    double v = (double)m->n_kv_heads * mw_model_v_dim(m) / l->tp;
+    double out = (double)m->n_heads * mw_model_v_dim(m) / l->tp;
+    double logsumexp = 4 / element_bytes(p) * m->n_heads / l->tp;
+    double ffn = (double)m->ffn / l->tp;
+    double x = m->hidden * own_part(p);
+
+    return row_bytes(p) * (x + q + v + out + logsumexp + ffn + x);
+}
+
+static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    struct mw_unit_size *size = &p->size[unit];
+    bool is_moe = unit == MW_UNIT_MOE;
+    enum mw_recompute recompute = p->layout->recompute;
+    double table = mw_layer_activation_bytes(&p->work, p->layer[unit]);
+    double again = mw_layer_recompute_bytes(&p->work, p->layer[unit]);
+    double more =
+        habit_bytes(p, is_moe) + (habit->kept_factor - 1) * (table + again);
+    double copies = is_moe && recompute != MW_RECOMPUTE_FULL
+                        ? habit->moe_copies * row_bytes(p) * own_part(p) *
+                              p->scenario->model.hidden *
+                              p->scenario->model.moe.top_k
+                        : 0;
+    struct mw_layer_peak peak;
+
+    mw_layer_backward_peak(&p->work, p->layer[unit], &peak);
+    size->activation_bytes = table;
+    size->transient_bytes = habit->grads_factor * peak.bytes;
+    size->transient_at = peak.at;
+    if (recompute == MW_RECOMPUTE_FULL) {
+        size->transient_bytes += again + more;
+    } else if (recompute == MW_RECOMPUTE_SELECTIVE && habit->selects_ops > 0 &&
+               !is_moe) {
+        size->activation_bytes = kept_by_op(p);
+        size->transient_bytes += table + more - size->activation_bytes;
+    } else {
+        size->activation_bytes += more;
+    }
+    if (copies > size->transient_bytes) {
+        size->transient_bytes = copies;
+        size->transient_at = "routed tokens";
+    }
+}
+
+/* ---- embedding and head ----------------------------------------------------
+ */
+/* Two moments of the head: the loss itself, and the gradients of the product
+ * before it. The table of the model keeps 4 bytes of a logit. */
+static void size_head(struct mw_step_price *p)
+{
+    struct mw_unit_size *size = &p->size[MW_UNIT_HEAD];
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    const struct mw_model *m = &p->scenario->model;
+    double x = row_bytes(p) * m->hidden;
+    double logits = row_bytes(p) / element_bytes(p) *
+                    ceil((double)m->vocab / p->layout->tp);
+
+    size->activation_bytes = mw_head_activation_bytes(&p->work) +
+                             (habit->logit_kept_bytes - 4) * logits;
+    size->loss_bytes = (habit->logit_peak_bytes +
+                        (p->layout->tp > 1 ? habit->logit_tp_bytes : 0) -
+                        habit->logit_kept_bytes) *
+                       logits;
+    size->transient_bytes =
+        (element_bytes(p) - habit->logit_kept_bytes) * logits + x +
+        (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
+        habit->head_grad_bytes * mw_step_tied_params(p);
+    size->transient_at = "head";
+    if (m->n_mtp > 0) {
+        size->activation_bytes *= 1 + m->n_mtp;
+        size->activation_bytes +=
+            m->n_mtp *
+            mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p));
+    }
+}
+
+/* Autograd makes the embedding's gradient whole before it is added up; our
+ * executor adds its rows in place. */
+static void size_embedding(struct mw_step_price *p)
+{
+    struct mw_unit_size *size = &p->size[MW_UNIT_EMBEDDING];
+
+    size->activation_bytes = mw_embedding_activation_bytes(&p->work);
+    size->transient_bytes =
+        p->ctx->stack.memory.embed_grad_bytes * size->dense_params;
+    size->transient_at = "embedding";
+}
+
+/* Whole bytes: sums over micro-batches are exact then, in any order. */
+void mw_step_size_memory(struct mw_step_price *p)
+{
+    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
+        if (p->layer[unit] >= 0) {
+            size_layer(p, (enum mw_step_unit)unit);
+        }
+    }
+    size_embedding(p);
+    size_head(p);
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        p->size[unit].activation_bytes = rint(p->size[unit].activation_bytes);
+    }
+}
