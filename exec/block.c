@@ -133,15 +133,34 @@ static struct mw_pair dense_pair(const struct mw_exec *ex,
 }
 
 /* ---- forward ------------------------------------------------------------ */
-static void core_forward(struct mw_exec *ex, const struct mw_dev_attention *a)
+static enum mw_status core_forward(struct mw_exec *ex,
+                                   const struct mw_block_fwd *f,
+                                   const struct mw_dev_attention *a)
 {
     if (ex->dims.n_cp > 1) {
-        mw_context_forward(ex, a);
-    } else if (ex->dims.n_parts > 1) {
+        return mw_context_forward(ex, f, a);
+    }
+    if (ex->dims.n_parts > 1) {
         mw_part_forward(ex, a);
     } else {
         ex->dev->ops->attention_fwd(ex->dev, a);
     }
+    return MW_OK;
+}
+
+static enum mw_status core_backward(struct mw_exec *ex,
+                                    const struct mw_block_fwd *f,
+                                    const struct mw_dev_attention *a)
+{
+    if (ex->dims.n_cp > 1) {
+        return mw_context_backward(ex, f, a);
+    }
+    if (ex->dims.n_parts > 1) {
+        mw_part_backward(ex, a);
+    } else {
+        ex->dev->ops->attention_bwd(ex->dev, a);
+    }
+    return MW_OK;
 }
 
 static enum mw_status attention_forward(struct mw_exec *ex,
@@ -163,10 +182,7 @@ static enum mw_status attention_forward(struct mw_exec *ex,
     }
     rotate(ex, f->q, f->kv, 1);
     struct mw_dev_attention a = attention_arg(ex, f);
-    if (d->n_cp > 1) {
-        MW_TRY(mw_context_gather(ex, &a));
-    }
-    core_forward(ex, &a);
+    MW_TRY(core_forward(ex, f, &a));
     ops->linear_fwd(ex->dev, ex->tmp, f->att, b->proj.weight.w, NULL, d->rows,
                     d->hidden, d->q_width);
     MW_TRY(mw_region_leave(ex, "proj", ex->tmp, &sum));
@@ -248,12 +264,9 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid;
     struct mw_dev_attention a = attention_arg(ex, f);
-    if (d->n_cp > 1) {
-        MW_TRY(mw_context_gather(ex, &a));
-    }
     if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
         mw_exec_relabel(ex, MW_SPAN_RECOMPUTE, "R");
-        core_forward(ex, &a);
+        MW_TRY(core_forward(ex, f, &a));
         mw_exec_relabel(ex, MW_SPAN_B, "B");
     }
     MW_TRY(mw_region_enter(ex, "proj", k->dmid, k->dmid_full, &dmid));
@@ -264,13 +277,7 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     a.dq = g.q;
     a.dk = g.k;
     a.dv = g.v;
-    if (d->n_cp > 1) {
-        MW_TRY(mw_context_backward(ex, &a));
-    } else if (d->n_parts > 1) {
-        mw_part_backward(ex, &a);
-    } else {
-        ops->attention_bwd(ex->dev, &a);
-    }
+    MW_TRY(core_backward(ex, f, &a));
     rotate(ex, k->dq, k->dkv, -1);
     qkv_backward(ex, b, k);
     MW_TRY(mw_region_sum_gradient(ex, "qkv", k->dn1));

@@ -54,6 +54,11 @@ struct mw_comm_ops {
      * are undefined. */
     enum mw_status (*reduce_scatter)(struct mw_comm *comm, void *buf, size_t n,
                                      enum mw_elem elem, struct mw_err *err);
+    /* Block r of `from`, n elements, goes to rank r; block r of `to` comes from
+     * it. */
+    enum mw_status (*all_to_all)(struct mw_comm *comm, const void *from,
+                                 void *to, size_t n, enum mw_elem elem,
+                                 struct mw_err *err);
     /* Block r of `from`, n_from[r] elements, goes to rank r; block r of `to`,
      * n_to[r], comes from it. Blocks follow each other. NULL: not there. */
     enum mw_status (*all_to_all_v)(struct mw_comm *comm, const void *from,

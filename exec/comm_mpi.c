@@ -124,6 +124,15 @@ static enum mw_status mpi_reduce_scatter(struct mw_comm *comm, void *buf,
     return st;
 }
 
+static enum mw_status mpi_all_to_all(struct mw_comm *comm, const void *from,
+                                     void *to, size_t n, enum mw_elem elem,
+                                     struct mw_err *err)
+{
+    return check(MPI_Alltoall(from, count_of(n), type_of(elem), to, count_of(n),
+                              type_of(elem), handle(comm)),
+                 "MPI_Alltoall", err);
+}
+
 /* Counts and places of blocks that follow each other. */
 static void lay_blocks(const size_t *n, int size, int *counts, int *places)
 {
@@ -278,6 +287,7 @@ static const struct mw_comm_ops mpi_ops = {
     .all_reduce = mpi_all_reduce,
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
+    .all_to_all = mpi_all_to_all,
     .all_to_all_v = mpi_all_to_all_v,
     .all_gather_v = mpi_all_gather_v,
     .reduce_scatter_v = mpi_reduce_scatter_v,

@@ -54,10 +54,24 @@ struct mw_dev_attention {
     void *scratch; /* attention_scratch() bytes */
 };
 
-/* Queries that are a part of a sequence: n of them from position `first` on.
- * lse is [n_heads][ld_lse]. */
+/* Queries and keys that are parts of a sequence: see struct mw_k_queries. */
 struct mw_dev_queries {
     int first, n, ld_lse;
+    bool adds_dq;
+};
+/* Two parts of a softmax become one: see struct mw_k_merge. */
+struct mw_dev_merge {
+    int rows, n_heads, head_dim, ld_lse;
+    void *out;
+    float *lse;
+    const void *part;
+    const float *part_lse;
+};
+
+/* Rows of `bytes` each, ld bytes apart. */
+struct mw_dev_rows {
+    void *p;
+    size_t ld;
 };
 
 /* Tokens looked up in, or scored against, a shard of the vocabulary that
@@ -121,6 +135,9 @@ struct mw_dev_ops {
     void (*free)(struct mw_dev *dev, void *p, size_t bytes);
     void (*zero)(struct mw_dev *dev, void *p, size_t bytes);
     void (*copy)(struct mw_dev *dev, void *dst, const void *src, size_t bytes);
+    /* n rows of `bytes`. */
+    void (*copy_rows)(struct mw_dev *dev, struct mw_dev_rows dst,
+                      struct mw_dev_rows src, int n, size_t bytes);
     void (*to_device)(struct mw_dev *dev, void *dst, const void *src,
                       size_t bytes);
     void (*to_host)(struct mw_dev *dev, void *dst, const void *src,
@@ -155,15 +172,16 @@ struct mw_dev_ops {
     size_t (*attention_scratch)(const struct mw_dev_attention *a);
     void (*attention_fwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
     void (*attention_bwd)(struct mw_dev *dev, const struct mw_dev_attention *a);
-    /* The same for a part of one sequence's queries: q, out, lse, dout, dq
-     * begin at the first of them, k and v at the sequence's; bwd adds to dk
-     * and dv. NULL where context parallelism is not to be had. */
+    /* The same for parts of one sequence's queries and keys: q, out, lse, dout,
+     * dq begin at the first of the queries, k and v at the first key; bwd adds
+     * to dk and dv. NULL where context parallelism is not to be had. */
     void (*attention_part_fwd)(struct mw_dev *dev,
                                const struct mw_dev_attention *a,
                                const struct mw_dev_queries *own);
     void (*attention_part_bwd)(struct mw_dev *dev,
                                const struct mw_dev_attention *a,
                                const struct mw_dev_queries *own);
+    void (*attention_merge)(struct mw_dev *dev, const struct mw_dev_merge *m);
     /* In place on n_heads heads of rows ld apart; sign -1 is backward. */
     void (*rotary)(struct mw_dev *dev, void *x, int rows, int ld, int seq,
                    int n_heads, int head_dim, int sign);

@@ -81,6 +81,16 @@ static void host_copy(struct mw_dev *dev, void *dst, const void *src,
     memcpy(dst, src, bytes);
 }
 
+static void host_copy_rows(struct mw_dev *dev, struct mw_dev_rows dst,
+                           struct mw_dev_rows src, int n, size_t bytes)
+{
+    (void)dev;
+    for (size_t i = 0; i < (size_t)n; i++) {
+        memcpy((char *)dst.p + i * dst.ld, (const char *)src.p + i * src.ld,
+               bytes);
+    }
+}
+
 static enum mw_status host_sync(struct mw_dev *dev, struct mw_err *err)
 {
     (void)dev;
@@ -242,7 +252,8 @@ static void host_attention_part_fwd(struct mw_dev *dev,
 {
     struct mw_k_attention shape = attention_shape(a);
     struct mw_k_attention_io io = attention_io(a);
-    const struct mw_k_queries part = {own->first, own->n, own->ld_lse};
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
+                                      own->adds_dq};
     int64_t t = slow_begin(dev, MW_OP_ATTENTION);
     mw_k_attention_part_fwd(&shape, &part, &io);
     slow_end(dev, MW_OP_ATTENTION, t);
@@ -254,9 +265,19 @@ static void host_attention_part_bwd(struct mw_dev *dev,
 {
     struct mw_k_attention shape = attention_shape(a);
     struct mw_k_attention_io io = attention_io(a);
-    const struct mw_k_queries part = {own->first, own->n, own->ld_lse};
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
+                                      own->adds_dq};
     int64_t t = slow_begin(dev, MW_OP_ATTENTION);
     mw_k_attention_part_bwd(&shape, &part, &io);
+    slow_end(dev, MW_OP_ATTENTION, t);
+}
+
+static void host_attention_merge(struct mw_dev *dev,
+                                 const struct mw_dev_merge *m)
+{
+    const struct mw_k_merge k = {m->rows, m->n_heads, m->head_dim, m->ld_lse};
+    int64_t t = slow_begin(dev, MW_OP_ATTENTION);
+    mw_k_attention_merge(&k, m->out, m->lse, m->part, m->part_lse);
     slow_end(dev, MW_OP_ATTENTION, t);
 }
 
@@ -385,6 +406,7 @@ const struct mw_dev_ops mw_dev_host = {
     .free = host_free,
     .zero = host_zero,
     .copy = host_copy,
+    .copy_rows = host_copy_rows,
     .to_device = host_copy,
     .to_host = host_copy,
     .sync = host_sync,
@@ -404,6 +426,7 @@ const struct mw_dev_ops mw_dev_host = {
     .experts = &mw_dev_host_experts,
     .attention_part_fwd = host_attention_part_fwd,
     .attention_part_bwd = host_attention_part_bwd,
+    .attention_merge = host_attention_merge,
     .rotary_at = host_rotary_at,
     .rotary = host_rotary,
     .embedding_fwd = host_embedding_fwd,

@@ -41,6 +41,7 @@ struct mw_dims {
     bool has_shared_gate;
     bool is_sp;                  /* sequence parallel, tp > 1 */
     enum mw_recompute recompute; /* what B computes again */
+    bool is_dealt;               /* context parallel by heads: all-to-alls */
     bool keeps_repeated;         /* full recomputation with W apart from B: what
                                     B repeated stays until W */
 };
@@ -101,6 +102,8 @@ struct mw_block_fwd {
     void *x; /* input: the previous block's output */
     void *n1, *q, *kv, *att, *mid, *n2, *h1, *g;
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
+    /* Where CP deals out heads: whole sequences of the own heads. */
+    void *head_q, *head_k, *head_v, *head_out;
     struct mw_moe_fwd moe;
 };
 struct mw_block_bwd {
@@ -143,6 +146,8 @@ struct mw_seq_store {
     struct mw_seq_store *next;
 };
 
+enum { MW_CP_PIECES = 8 };
+
 struct mw_exec {
     const struct mw_job *job;
     struct mw_coord at;
@@ -180,10 +185,9 @@ struct mw_exec {
     struct mw_block_fwd repeated;
     void *repeated_mem;
     size_t repeated_bytes;
-    /* Context parallelism: keys and values of all ranks, rank by rank; in the
-     * order of sequences; their gradients. */
-    void *cp_blocks, *cp_kv, *cp_dkv;
-    size_t cp_bytes;
+    /* Context parallelism: what its form needs (context_int.h). */
+    void *cp_mem[MW_CP_PIECES];
+    size_t cp_bytes[MW_CP_PIECES];
     /* Rows on their way to experts and back. */
     void *moe_near, *moe_far, *moe_out, *moe_dg;
     size_t moe_bytes, moe_dg_bytes;
@@ -298,12 +302,13 @@ struct mw_run {
 struct mw_run mw_run_at(const struct mw_exec *ex, int row);
 void mw_context_open(struct mw_exec *ex);
 void mw_context_close(struct mw_exec *ex);
-/* Keys and values of all ranks, before the core and before its backward
- * pass; the core over them. */
-enum mw_status mw_context_gather(struct mw_exec *ex,
-                                 const struct mw_dev_attention *a);
-void mw_context_forward(struct mw_exec *ex, const struct mw_dev_attention *a);
+/* The core of attention, in the layout's form; also again under selective
+ * recomputation. `a` has the own tokens of all heads. */
+enum mw_status mw_context_forward(struct mw_exec *ex,
+                                  const struct mw_block_fwd *f,
+                                  const struct mw_dev_attention *a);
 enum mw_status mw_context_backward(struct mw_exec *ex,
+                                   const struct mw_block_fwd *f,
                                    const struct mw_dev_attention *a);
 
 /* ---- mixture of experts (experts.c) ------------------------------------- */

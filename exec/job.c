@@ -74,10 +74,6 @@ static enum mw_status check_features(const struct mw_layout *l,
                                      const struct mw_workload *w,
                                      struct mw_err *err)
 {
-    if (l->cp > 1 && l->cp_form != MW_CP_GATHER) {
-        return lacks(err, "this way of context parallelism",
-                     "plan with cp_form gather");
-    }
     if (l->dp_shard > 0 && l->dp_shard < l->dp) {
         return lacks(err, "ZeRO within groups of replicas",
                      "plan without dp_shard");

@@ -37,6 +37,7 @@ static void set_dims(struct mw_exec *ex)
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
     d->moe_rows = d->own_rows * d->top_k * d->n_sources;
     d->recompute = l->recompute;
+    d->is_dealt = l->cp > 1 && l->cp_form == MW_CP_A2A;
     d->keeps_repeated =
         l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
     d->hidden = m->hidden;
@@ -316,8 +317,8 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     }
     mw_shards_make(&ex->shards, job, ex->at);
     make_buffers(ex);
-    mw_slabs_open(ex);
     mw_context_open(ex);
+    mw_slabs_open(ex);
     mw_experts_open(ex);
     fill_weights(ex);
     make_chunks(ex);

@@ -114,21 +114,23 @@ void mw_part_end(struct mw_exec *ex, const struct mw_slot *slot)
 static void move_rows(struct mw_exec *ex, void *store, void *k, void *v, int ld,
                       bool is_out)
 {
-    const struct mw_dev_ops *ops = ex->dev->ops;
     const struct mw_dims *d = &ex->dims;
-    size_t half = (size_t)d->kv_width / 2, bytes = half * ex->dev->elem_bytes;
+    size_t half = (size_t)d->kv_width / 2, el = ex->dev->elem_bytes;
     int len = part_len(ex);
-    for (int r = 0; r < d->rows; r++) {
-        int place = r / len * d->seq + ex->part * len + r % len;
-        void *whole_k =
+    for (int s = 0; s < d->n_seqs; s++) {
+        int place = s * d->seq + ex->part * len;
+        void *whole =
             mw_dev_at(ex->dev, store, (size_t)place * (size_t)d->kv_width);
-        void *whole_v = mw_dev_at(ex->dev, whole_k, half);
-        void *part_k = mw_dev_at(ex->dev, k, (size_t)r * (size_t)ld);
-        void *part_v = mw_dev_at(ex->dev, v, (size_t)r * (size_t)ld);
-        ops->copy(ex->dev, is_out ? part_k : whole_k, is_out ? whole_k : part_k,
-                  bytes);
-        ops->copy(ex->dev, is_out ? part_v : whole_v, is_out ? whole_v : part_v,
-                  bytes);
+        size_t at = (size_t)s * (size_t)len * (size_t)ld;
+        for (int i = 0; i < 2; i++) {
+            struct mw_dev_rows part = {mw_dev_at(ex->dev, i ? v : k, at),
+                                       (size_t)ld * el};
+            struct mw_dev_rows in_store = {
+                mw_dev_at(ex->dev, whole, i ? half : 0),
+                (size_t)d->kv_width * el};
+            ex->dev->ops->copy_rows(ex->dev, is_out ? part : in_store,
+                                    is_out ? in_store : part, len, half * el);
+        }
     }
 }
 
@@ -161,8 +163,9 @@ one_sequence(const struct mw_exec *ex, const struct mw_dev_attention *a, int s)
 
 static struct mw_dev_queries own_queries(const struct mw_exec *ex)
 {
-    return (struct mw_dev_queries){ex->part * part_len(ex), part_len(ex),
-                                   ex->dims.rows};
+    return (struct mw_dev_queries){.first = ex->part * part_len(ex),
+                                   .n = part_len(ex),
+                                   .ld_lse = ex->dims.rows};
 }
 
 void mw_part_forward(struct mw_exec *ex, const struct mw_dev_attention *a)

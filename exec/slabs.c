@@ -13,9 +13,9 @@
  *
  * Recomputation: under `full` a block keeps its input; the rest stands in one
  * piece of memory for all blocks, or, when W is apart from B, in B's slab.
- * Under `selective` the statistics of attention stand in that piece.
+ * Under `selective` what the core of attention keeps stands in that piece.
  */
-#include "exec/exec_int.h"
+#include "exec/context_int.h"
 
 struct carve {
     char *base; /* NULL: count only */
@@ -55,12 +55,39 @@ static float *take_stats(struct carve *c, const struct mw_exec *ex)
 }
 
 /* ---- layouts ------------------------------------------------------------ */
-static void lay_lse(struct carve *c, const struct mw_exec *ex,
-                    struct mw_block_fwd *f)
+/* What the core of attention keeps, and selective recomputation brings back:
+ * statistics; where CP deals out heads, q, k, v and the output of the own ones.
+ */
+static void lay_core(struct carve *c, const struct mw_exec *ex,
+                     struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
     f->lse =
         take_table(c, (size_t)d->rows * (size_t)d->n_heads * sizeof(float));
+    if (d->is_dealt) {
+        f->head_q = take_rows(c, ex, d->q_width);
+        f->head_k = take_rows(c, ex, d->kv_width / 2);
+        f->head_v = take_rows(c, ex, d->kv_width / 2);
+        f->head_out = take_rows(c, ex, d->q_width);
+    }
+}
+
+static void borrow_core(const struct mw_exec *ex, struct mw_block_fwd *f)
+{
+    f->lse = ex->repeated.lse;
+    f->head_q = ex->repeated.head_q;
+    f->head_k = ex->repeated.head_k;
+    f->head_v = ex->repeated.head_v;
+    f->head_out = ex->repeated.head_out;
+}
+
+static void lay_qkv(struct carve *c, const struct mw_exec *ex,
+                    struct mw_block_fwd *f)
+{
+    const struct mw_dims *d = &ex->dims;
+    int q = d->is_fused_qkv ? d->q_width + d->kv_width : d->q_width;
+    f->q = take_rows(c, ex, q);
+    f->kv = d->is_fused_qkv ? NULL : take_rows(c, ex, d->kv_width);
 }
 
 /* The second half of a block; both where blocks of either kind share memory. */
@@ -130,10 +157,13 @@ static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
                           struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
-    int q = d->is_fused_qkv ? d->q_width + d->kv_width : d->q_width;
+    bool is_selective = d->recompute == MW_RECOMPUTE_SELECTIVE;
     f->n1 = take_own(c, ex);
-    f->q = take_rows(c, ex, q);
-    f->kv = d->is_fused_qkv ? NULL : take_rows(c, ex, d->kv_width);
+    if (d->is_dealt && !is_selective) {
+        mw_context_lend_tokens(ex, f);
+    } else {
+        lay_qkv(c, ex, f);
+    }
     f->att = take_rows(c, ex, d->q_width);
     f->mid = take_own(c, ex);
     f->n2 = take_own(c, ex);
@@ -148,10 +178,10 @@ static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
     f->rstd1 = take_stats(c, ex);
     f->mean2 = take_stats(c, ex);
     f->rstd2 = take_stats(c, ex);
-    if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
-        f->lse = ex->repeated.lse;
+    if (is_selective) {
+        borrow_core(ex, f);
     } else {
-        lay_lse(c, ex, f);
+        lay_core(c, ex, f);
     }
 }
 
@@ -212,7 +242,7 @@ static size_t lay_repeated(struct mw_exec *ex, void *base)
         int both = HALF_DENSE | (ex->dims.n_experts > 0 ? HALF_EXPERTS : 0);
         lay_block_fwd(&c, ex, both, &ex->repeated);
     } else if (ex->dims.recompute == MW_RECOMPUTE_SELECTIVE) {
-        lay_lse(&c, ex, &ex->repeated);
+        lay_core(&c, ex, &ex->repeated);
     }
     return c.at;
 }

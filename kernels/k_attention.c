@@ -13,12 +13,17 @@
  *   dV += P^T dO;  dP = dO V^T;  D = rowsum(dO O);  dS = P (dP - D) scale
  *   dQ = dS K;     dK += dS^T Q
  * Heads of one group add to the same dK and dV, in ascending order.
+ *
+ * A softmax over keys that come in parts (Milakov and Gimelshein, 2018; Liu et
+ * al., Ring Attention, 2023): with L the log of a row's sum of exponentials,
+ *   L = log(exp La + exp Lb),  O = exp(La - L) Oa + exp(Lb - L) Ob
  */
 #include "kernels/kernels.h"
 #include "kernels/fast_math_int.h"
 
 #include <cblas.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { BLOCK = 64 };
@@ -31,8 +36,9 @@ struct head {
     const float *dout;
     int ld_q, ld_kv, ld_out;
     int seq, dim; /* queries */
-    int first;    /* position of the first query */
-    int keys;
+    int first;    /* keys that are older than the first query */
+    int keys;     /* in all */
+    bool adds_dq;
     float scale;
 };
 
@@ -73,6 +79,13 @@ size_t mw_k_attention_scratch(const struct mw_k_attention *a)
     return 2 * (size_t)block * (size_t)a->seq + BLOCK;
 }
 
+/* Keys that query i of the block at q0 sees. */
+static int visible(const struct head *hd, int q0, int i)
+{
+    int n = hd->first + q0 + i + 1;
+    return n < hd->keys ? n : hd->keys;
+}
+
 /* s[n_q][n_k] = q[q0..] k^T scale. */
 static void scores(const struct head *hd, float *s, int q0, int n_q, int n_k)
 {
@@ -82,11 +95,13 @@ static void scores(const struct head *hd, float *s, int q0, int n_q, int n_k)
 }
 
 /* Turns scores into probabilities; lse of each row of the block. */
-static void softmax_block(float *s, float *lse, int n_q, int n_k)
+static void softmax_block(const struct head *hd, float *s, int q0, int n_q,
+                          int n_k)
 {
+    float *lse = hd->lse + q0;
     for (int i = 0; i < n_q; i++) {
         float *row = s + (size_t)i * (size_t)n_k;
-        int n = n_k - n_q + i + 1; /* the last query sees the last key */
+        int n = visible(hd, q0, i);
         float max = row[0], sum = 0.0f;
         for (int j = 1; j < n; j++) {
             max = row[j] > max ? row[j] : max;
@@ -107,11 +122,13 @@ static void softmax_block(float *s, float *lse, int n_q, int n_k)
 }
 
 /* Probabilities again from scores and lse. */
-static void probabilities(float *s, const float *lse, int n_q, int n_k)
+static void probabilities(const struct head *hd, float *s, int q0, int n_q,
+                          int n_k)
 {
+    const float *lse = hd->lse + q0;
     for (int i = 0; i < n_q; i++) {
         float *row = s + (size_t)i * (size_t)n_k;
-        int n = n_k - n_q + i + 1;
+        int n = visible(hd, q0, i);
         for (int j = 0; j < n; j++) {
             row[j] = mw_fast_exp(row[j] - lse[i]);
         }
@@ -123,9 +140,9 @@ static void head_fwd(const struct head *hd, float *scratch)
 {
     for (int q0 = 0; q0 < hd->seq; q0 += BLOCK) {
         int n_q = hd->seq - q0 < BLOCK ? hd->seq - q0 : BLOCK;
-        int n_k = hd->first + q0 + n_q;
+        int n_k = visible(hd, q0, n_q - 1);
         scores(hd, scratch, q0, n_q, n_k);
-        softmax_block(scratch, hd->lse + q0, n_q, n_k);
+        softmax_block(hd, scratch, q0, n_q, n_k);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n_q, hd->dim,
                     n_k, 1.0f, scratch, n_k, hd->v, hd->ld_kv, 0.0f,
                     hd->out + (size_t)q0 * (size_t)hd->ld_out, hd->ld_out);
@@ -177,12 +194,12 @@ static void head_bwd(const struct head *hd, float *scratch)
     float *d = dp + (size_t)block * (size_t)hd->keys;
     for (int q0 = 0; q0 < hd->seq; q0 += BLOCK) {
         int n_q = hd->seq - q0 < BLOCK ? hd->seq - q0 : BLOCK;
-        int n_k = hd->first + q0 + n_q;
+        int n_k = visible(hd, q0, n_q - 1);
         size_t at_out = (size_t)q0 * (size_t)hd->ld_out;
         size_t at_q = (size_t)q0 * (size_t)hd->ld_q;
         const float *dout = hd->dout + at_out;
         scores(hd, p, q0, n_q, n_k);
-        probabilities(p, hd->lse + q0, n_q, n_k);
+        probabilities(hd, p, q0, n_q, n_k);
         row_dots(d, dout, hd->out + at_out, hd->ld_out, n_q, hd->dim);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n_k, hd->dim, n_q,
                     1.0f, p, n_k, dout, hd->ld_out, 1.0f, hd->dv, hd->ld_kv);
@@ -190,8 +207,8 @@ static void head_bwd(const struct head *hd, float *scratch)
                     1.0f, dout, hd->ld_out, hd->v, hd->ld_kv, 0.0f, dp, n_k);
         score_gradient(dp, p, d, n_q, n_k, hd->scale);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n_q, hd->dim,
-                    n_k, 1.0f, dp, n_k, hd->k, hd->ld_kv, 0.0f, hd->dq + at_q,
-                    hd->ld_q);
+                    n_k, 1.0f, dp, n_k, hd->k, hd->ld_kv,
+                    hd->adds_dq ? 1.0f : 0.0f, hd->dq + at_q, hd->ld_q);
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n_k, hd->dim, n_q,
                     1.0f, dp, n_k, hd->q + at_q, hd->ld_q, 1.0f, hd->dk,
                     hd->ld_kv);
@@ -228,6 +245,7 @@ static struct head part_at(const struct mw_k_attention *a,
     hd.lse = io->lse + (size_t)h * (size_t)own->ld_lse;
     hd.seq = own->n;
     hd.first = own->first;
+    hd.adds_dq = own->adds_dq;
     return hd;
 }
 
@@ -248,5 +266,27 @@ void mw_k_attention_part_bwd(const struct mw_k_attention *a,
     for (int h = 0; h < a->n_heads; h++) {
         struct head hd = part_at(a, own, io, h);
         head_bwd(&hd, io->scratch);
+    }
+}
+
+/* ---- parts of a softmax -------------------------------------------------- */
+void mw_k_attention_merge(const struct mw_k_merge *m, float *out, float *lse,
+                          const float *part, const float *part_lse)
+{
+    size_t dim = (size_t)m->head_dim, width = (size_t)m->n_heads * dim;
+    for (size_t h = 0; h < (size_t)m->n_heads; h++) {
+        float *a = lse + h * (size_t)m->ld_lse;
+        const float *b = part_lse + h * (size_t)m->ld_lse;
+        for (size_t r = 0; r < (size_t)m->rows; r++) {
+            float max = a[r] > b[r] ? a[r] : b[r];
+            float sum = max + logf(expf(a[r] - max) + expf(b[r] - max));
+            float keep = expf(a[r] - sum), add = expf(b[r] - sum);
+            float *o = out + r * width + h * dim;
+            const float *p = part + r * width + h * dim;
+            for (size_t i = 0; i < dim; i++) {
+                o[i] = keep * o[i] + add * p[i];
+            }
+            a[r] = sum;
+        }
     }
 }

@@ -14,6 +14,7 @@
 #ifndef MW_KERNELS_KERNELS_H
 #define MW_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -101,13 +102,17 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
                         const struct mw_k_attention_io *io);
 
 /*
- * Queries that are a part of one sequence (a->n_seqs 1, a->seq its keys): n of
- * them from position `first` on, which see keys 0 .. their own position. q,
- * out, lse, dout and dq begin at the first of them; lse is [n_heads][ld_lse].
- * The backward pass overwrites dq and adds to dk and dv.
+ * Queries and keys that are parts of one sequence (a->n_seqs 1, a->seq keys):
+ * n queries, of which number i sees the first min(first + i + 1, a->seq) keys.
+ * With keys of a whole sequence `first` is the first query's position; with
+ * first >= a->seq all see all. q, out, lse, dout and dq begin at the first
+ * query; lse is [n_heads][ld_lse]. The backward pass adds to dk and dv, and
+ * overwrites dq or adds to it. It takes out and lse of all keys of the sequence
+ * (mw_k_attention_merge), so the gradients of parts add up.
  */
 struct mw_k_queries {
     int first, n, ld_lse;
+    bool adds_dq;
 };
 void mw_k_attention_part_fwd(const struct mw_k_attention *a,
                              const struct mw_k_queries *own,
@@ -115,6 +120,16 @@ void mw_k_attention_part_fwd(const struct mw_k_attention *a,
 void mw_k_attention_part_bwd(const struct mw_k_attention *a,
                              const struct mw_k_queries *own,
                              const struct mw_k_attention_io *io);
+
+/*
+ * Out and lse of the same queries over other keys, added to those of the first
+ * ones: lse [n_heads][ld_lse], out [rows][n_heads head_dim].
+ */
+struct mw_k_merge {
+    int rows, n_heads, head_dim, ld_lse;
+};
+void mw_k_attention_merge(const struct mw_k_merge *m, float *out, float *lse,
+                          const float *part, const float *part_lse);
 
 /*
  * Rotary embedding (Su et al., 2021) in place on n_heads heads of head_dim in

@@ -28,7 +28,9 @@
  *           their logsumexp, gradients added up, in memory
  *   a2a     (DeepSpeed Ulysses, arXiv:2309.14509) all-to-alls turn t tokens of
  *           all heads into s tokens of h / n heads: q, k, v before the core,
- *           its output after it, and their gradients
+ *           its output after it, and their gradients. A flash core's backward
+ *           pass reads its output, so that is kept of the own heads, and of
+ *           the own tokens as the projection's input
  */
 #include "sim/model/ops_int.h"
 
@@ -300,6 +302,13 @@ static void add_dealt_core(const struct mw_sizes *s, const struct heads *own,
     add_exchange_heads(s, "cp_k", own->kv * own->d, out);
     add_exchange_heads(s, "cp_v", own->kv * own->v, out);
     add_fused_or_not(s, core, out);
+    if (s->work->is_flash) { /* beside what the projection keeps of it */
+        double o =
+            x_bytes(s, core->sequences * core->q_tokens, core->q * core->v);
+
+        out->v[out->n - 1].op.save_bytes += o;
+        out->v[out->n - 1].core_save_bytes += o;
+    }
     add_exchange_heads(s, "cp_o", own->q * own->v, out);
 }
 

@@ -186,6 +186,45 @@ static void zero_2_and_3(void **state)
 static void context_parallel(void **state)
 {
     (void)state;
+    static const struct matrix_case cases[] = {
+        {.tp = 1, .cp = 8, .cp_form = MW_CP_RING, .pp = 1, .dp = 1},
+        {.tp = 2,
+         .sp = true,
+         .cp = 2,
+         .cp_form = MW_CP_RING,
+         .pp = 2,
+         .dp = 1,
+         .micro_batch = 2},
+        {.model = MATRIX_LLAMA,
+         .tp = 1,
+         .cp = 4,
+         .cp_form = MW_CP_RING,
+         .pp = 1,
+         .dp = 2,
+         .zero = 3,
+         .recompute = MW_RECOMPUTE_FULL},
+        {.tp = 1, .cp = 8, .cp_form = MW_CP_A2A, .pp = 1, .dp = 1},
+        {.model = MATRIX_LLAMA,
+         .tp = 2,
+         .sp = true,
+         .cp = 2,
+         .cp_form = MW_CP_A2A,
+         .pp = 2,
+         .dp = 1,
+         .micro_batch = 2,
+         .schedule = "zb-h1",
+         .recompute = MW_RECOMPUTE_FULL},
+        {.model = MATRIX_MOE,
+         .tp = 1,
+         .cp = 4,
+         .cp_form = MW_CP_A2A,
+         .pp = 1,
+         .dp = 2,
+         .ep = 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        matrix_verify(world, &cases[i]);
+    }
     matrix_verify(world,
                   &(struct matrix_case){.tp = 1, .cp = 8, .pp = 1, .dp = 1});
     matrix_verify(

@@ -74,9 +74,6 @@ static void refusals(void **state)
     l.schedule = "seq1f1b";
     check_refused("gpt-small", "fp32", &l,
                   "parts of sequences with context parallelism");
-    l = layout(1, 2, 2, 1);
-    l.cp_form = MW_CP_RING;
-    check_refused("gpt-small", "fp32", &l, "plan with cp_form gather");
     l = layout(1, 1, 1, 4);
     l.zero = 3;
     l.dp_shard = 2;

@@ -219,7 +219,8 @@ static void parts_make_the_whole(void **state)
     memset(part.dv, 0, part.n_kv * sizeof(float));
     for (int i = 0; i < 2; i++) {
         size_t at = (size_t)first[i] * 32;
-        const struct mw_k_queries own = {first[i], n[i], 70};
+        const struct mw_k_queries own = {
+            .first = first[i], .n = n[i], .ld_lse = 70};
         struct mw_k_attention_io pio = {part.q + at,
                                         part.k,
                                         part.v,
@@ -240,6 +241,83 @@ static void parts_make_the_whole(void **state)
     assert_same(part.dv, whole.dv, whole.n_kv);
     problem_free(&whole);
     problem_free(&part);
+}
+
+/* Queries from `row` on over the keys from `key` on, with strides of the whole
+ * problem. */
+static struct mw_k_attention_io block_of(const struct problem *p, int row,
+                                         int key)
+{
+    size_t at = (size_t)row * (size_t)p->a.ld_q;
+    size_t at_kv = (size_t)key * (size_t)p->a.ld_kv;
+    return (struct mw_k_attention_io){.q = p->q + at,
+                                      .k = p->k + at_kv,
+                                      .v = p->v + at_kv,
+                                      .out = p->out + at,
+                                      .lse = p->lse + row,
+                                      .dout = p->dout + at,
+                                      .dq = p->dq + at,
+                                      .dk = p->dk + at_kv,
+                                      .dv = p->dv + at_kv,
+                                      .scratch = p->scratch};
+}
+
+/* Keys 0..29 and 30..69 one after the other: queries 0..29 meet the first part
+ * alone, queries 30..69 all of the first and those of the second that are not
+ * later. Outputs are merged, gradients added up. */
+static void keys_in_parts_make_the_whole(void **state)
+{
+    (void)state;
+    struct problem whole, part;
+    problem_make(&whole, 1, 70, 4, 2, 8);
+    problem_make(&part, 1, 70, 4, 2, 8);
+    const struct mw_k_attention_io io = block_of(&whole, 0, 0);
+    mw_k_attention_fwd(&whole.a, &io);
+    mw_k_attention_bwd(&whole.a, &io);
+    struct mw_k_attention first = part.a, second = part.a;
+    first.seq = 30;
+    second.seq = 40;
+    const struct mw_k_queries all = {.first = 0, .n = 70, .ld_lse = 70};
+    const struct mw_k_queries late = {
+        .first = 0, .n = 40, .ld_lse = 70, .adds_dq = true};
+    const struct mw_k_attention_io on_first = block_of(&part, 0, 0);
+    const struct mw_k_attention_io on_second = block_of(&part, 30, 30);
+    struct mw_k_attention_io added = on_second;
+    added.out = mw_calloc(part.n_out, sizeof(float));
+    added.lse = mw_calloc(4 * 70, sizeof(float));
+    mw_k_attention_part_fwd(&first, &all, &on_first);
+    mw_k_attention_part_fwd(&second, &late, &added);
+    const struct mw_k_merge m = {
+        .rows = 40, .n_heads = 4, .head_dim = 8, .ld_lse = 70};
+    mw_k_attention_merge(&m, on_second.out, on_second.lse, added.out,
+                         added.lse);
+    assert_same(part.out, whole.out, whole.n_out);
+    assert_same(part.lse, whole.lse, 70 * 4);
+    memset(part.dk, 0, part.n_kv * sizeof(float));
+    memset(part.dv, 0, part.n_kv * sizeof(float));
+    mw_k_attention_part_bwd(&first, &all, &on_first);
+    mw_k_attention_part_bwd(&second, &late, &on_second);
+    assert_same(part.dq, whole.dq, whole.n_q);
+    assert_same(part.dk, whole.dk, whole.n_kv);
+    assert_same(part.dv, whole.dv, whole.n_kv);
+    mw_free(added.out);
+    mw_free(added.lse);
+    problem_free(&whole);
+    problem_free(&part);
+}
+
+/* Two keys, seen one at a time: out = (e^a v1 + e^b v2) / (e^a + e^b). */
+static void merge_by_hand(void **state)
+{
+    (void)state;
+    float out[2] = {1, 2}, lse[1] = {0.0f};
+    const float part[2] = {5, 6}, part_lse[1] = {logf(3.0f)};
+    const struct mw_k_merge m = {
+        .rows = 1, .n_heads = 1, .head_dim = 2, .ld_lse = 1};
+    mw_k_attention_merge(&m, out, lse, part, part_lse);
+    mw_assert_near((double)out[0], 4.0, 1e-6, 0);
+    mw_assert_near((double)out[1], 5.0, 1e-6, 0);
+    mw_assert_near((double)lse[0], log(4.0), 1e-6, 0);
 }
 
 static void rotary_from_a_position_on(void **state)
@@ -290,6 +368,8 @@ int main(void)
         cmocka_unit_test(first_row_is_its_value),
         cmocka_unit_test(fused_buffer_is_the_same),
         cmocka_unit_test(parts_make_the_whole),
+        cmocka_unit_test(keys_in_parts_make_the_whole),
+        cmocka_unit_test(merge_by_hand),
         cmocka_unit_test(rotary_by_hand),
         cmocka_unit_test(rotary_from_a_position_on),
         cmocka_unit_test(rotary_backward_undoes_forward),
