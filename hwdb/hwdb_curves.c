@@ -108,9 +108,12 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
                      const char *op, int64_t ranks,
                      const struct mw_curve_row **out)
 {
+    size_t lo = 0, hi = mw_hw_n_rows(db, MW_HW_CURVES), n = hi;
+    if (n == 0) { /* nothing was measured here: asked for every collective */
+        return 0;
+    }
     const struct mw_curve_row want = {
         .system = system_slug(db, system), .op = op, .ranks = ranks};
-    size_t lo = 0, hi = mw_hw_n_rows(db, MW_HW_CURVES), n = hi;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (curve_group_cmp(&db->curves[mid], &want) < 0) {

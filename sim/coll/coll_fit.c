@@ -100,11 +100,37 @@ void coll_fit_sort(struct mw_coll_fit *fit)
 
 /* ---- looking up ---- */
 
-static bool is_cell(const struct mw_coll_knot *k, const char *cls,
-                    const char *op, const char *algo)
+/* Knots [first, end) of a class: all look-ups stay inside them. */
+struct range {
+    size_t first, end;
+};
+
+/* First knot whose class does not come before `cls` (after it, if past). */
+static size_t bound_of(const struct mw_coll_fit *fit, const char *cls,
+                       bool past)
 {
-    return strcmp(k->cls, cls) == 0 && strcmp(k->op, op) == 0 &&
-           (!algo || strcmp(k->algo, algo) == 0);
+    size_t low = 0, high = fit->knot.n;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int d = strcmp(fit->knot.v[mid].cls, cls);
+        if (d < 0 || (past && d == 0)) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+static struct range range_of(const struct mw_coll_fit *fit, const char *cls)
+{
+    return (struct range){bound_of(fit, cls, false), bound_of(fit, cls, true)};
+}
+
+static bool is_cell(const struct mw_coll_knot *k, const char *op,
+                    const char *algo)
+{
+    return strcmp(k->op, op) == 0 && (!algo || strcmp(k->algo, algo) == 0);
 }
 
 /* log ratio of one run of knots [i, end) of the same scale. */
@@ -125,20 +151,20 @@ static double along_size(const struct mw_coll_knot *k, size_t n, double at)
 }
 
 /* Over the scales of (class, op, algo); algo must be one. */
-static bool cell_ratio(const struct mw_coll_fit *fit, const char *cls,
+static bool cell_ratio(const struct mw_coll_fit *fit, struct range in,
                        const char *op, const char *algo, int scale, double at,
                        double *out)
 {
     double below = 0, above = 0;
     int s_below = 0, s_above = 0;
-    for (size_t i = 0; i < fit->knot.n;) {
+    for (size_t i = in.first; i < in.end;) {
         const struct mw_coll_knot *k = &fit->knot.v[i];
         size_t n = 1;
-        if (!is_cell(k, cls, op, algo)) {
+        if (!is_cell(k, op, algo)) {
             i++;
             continue;
         }
-        while (i + n < fit->knot.n && is_cell(&k[n], cls, op, algo) &&
+        while (i + n < in.end && is_cell(&k[n], op, algo) &&
                k[n].scale == k->scale) {
             n++;
         }
@@ -166,17 +192,17 @@ static bool cell_ratio(const struct mw_coll_fit *fit, const char *cls,
 }
 
 /* Mean over the algorithms of an operation. */
-static bool any_algo(const struct mw_coll_fit *fit, const char *cls,
+static bool any_algo(const struct mw_coll_fit *fit, struct range in,
                      const char *op, int scale, double at, double *out)
 {
     double sum = 0;
     int n = 0;
     const char *last = "";
-    for (size_t i = 0; i < fit->knot.n; i++) {
+    for (size_t i = in.first; i < in.end; i++) {
         const struct mw_coll_knot *k = &fit->knot.v[i];
         double v = 0;
-        if (is_cell(k, cls, op, NULL) && strcmp(k->algo, last) != 0 &&
-            cell_ratio(fit, cls, op, k->algo, scale, at, &v)) {
+        if (is_cell(k, op, NULL) && strcmp(k->algo, last) != 0 &&
+            cell_ratio(fit, in, op, k->algo, scale, at, &v)) {
             sum += v;
             n++;
             last = k->algo;
@@ -201,18 +227,18 @@ static const char *sibling(const char *op)
     return NULL;
 }
 
-static bool class_ratio(const struct mw_coll_fit *fit, const char *cls,
+static bool class_ratio(const struct mw_coll_fit *fit, struct range in,
                         const struct mw_coll_knot *key, double at, double *out)
 {
     const char *op = key->op, *kin = sibling(op);
-    return cell_ratio(fit, cls, op, key->algo, key->scale, at, out) ||
-           any_algo(fit, cls, op, key->scale, at, out) ||
-           (kin && cell_ratio(fit, cls, kin, key->algo, key->scale, at, out)) ||
-           (kin && any_algo(fit, cls, kin, key->scale, at, out)) ||
+    return cell_ratio(fit, in, op, key->algo, key->scale, at, out) ||
+           any_algo(fit, in, op, key->scale, at, out) ||
+           (kin && cell_ratio(fit, in, kin, key->algo, key->scale, at, out)) ||
+           (kin && any_algo(fit, in, kin, key->scale, at, out)) ||
            (strcmp(op, "all_reduce") == 0 &&
-            any_algo(fit, cls, "all_gather", key->scale, at, out)) ||
+            any_algo(fit, in, "all_gather", key->scale, at, out)) ||
            (strcmp(op, "all_gather") == 0 &&
-            any_algo(fit, cls, "all_reduce", key->scale, at, out));
+            any_algo(fit, in, "all_reduce", key->scale, at, out));
 }
 
 static const char *kind_of(const char *cls)
@@ -254,18 +280,16 @@ static bool kin_ratio(const struct mw_coll_fit *fit,
 {
     double sum = 0;
     int n = 0;
-    const char *last = "";
-    for (size_t i = 0; i < fit->knot.n; i++) {
+    for (size_t i = 0, end; i < fit->knot.n; i = end) {
         const struct mw_coll_knot *k = &fit->knot.v[i];
         double v = 0;
+        end = bound_of(fit, k->cls, true);
         bool fits = family ? is_same_family(kind_of(k->cls), kind_of(key->cls))
                            : strcmp(kind_of(k->cls), kind_of(key->cls)) == 0;
-        if (strcmp(k->cls, last) == 0 || !fits ||
-            (same_arch && !is_same_arch(k->cls, key->cls))) {
+        if (!fits || (same_arch && !is_same_arch(k->cls, key->cls))) {
             continue;
         }
-        last = k->cls;
-        if (class_ratio(fit, k->cls, key, at, &v)) {
+        if (class_ratio(fit, (struct range){i, end}, key, at, &v)) {
             sum += v;
             n++;
         }
@@ -281,7 +305,7 @@ double coll_fit_ratio(const struct mw_coll_fit *fit,
     /* What other GPUs show of a fabric is believed half (in the log). */
     const double trust = .5;
     double lr = 0;
-    if (class_ratio(fit, key->cls, key, log2_bytes, &lr)) {
+    if (class_ratio(fit, range_of(fit, key->cls), key, log2_bytes, &lr)) {
         *out_source = "fitted on this class of machine";
         return exp(lr);
     }

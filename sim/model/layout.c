@@ -119,7 +119,8 @@ static bool parse_order(const char *order, enum axis out[N_GRID_AXES])
     for (const char *p = order;; p += 3) {
         int axis = 0;
 
-        while (axis < AXIS_COUNT && strncmp(p, names[axis], 2) != 0) {
+        while (axis < AXIS_COUNT &&
+               (p[0] != names[axis][0] || p[1] != names[axis][1])) {
             axis++;
         }
         if (axis == AXIS_COUNT || seen[axis]) {
