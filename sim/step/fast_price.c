@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { FIRST_SLOTS = 256 };
@@ -94,11 +95,25 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     }
 }
 
+/* Word by word: a search asks half a million times a second. */
+static size_t hash_key(const struct mw_fast_key *key)
+{
+    uint64_t words[sizeof *key / sizeof(uint64_t)], h = MW_HASH_INIT;
+
+    static_assert(sizeof *key % sizeof(uint64_t) == 0, "whole words");
+    memcpy(words, key, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        h = (h ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        h ^= h >> 32;
+    }
+    return (size_t)h;
+}
+
 /* The slot that holds the key, or the empty one where it belongs. */
 static struct mw_fast_price **find_slot(struct mw_fast *f,
                                         const struct mw_fast_key *key)
 {
-    size_t i = (size_t)mw_hash64(MW_HASH_INIT, key, sizeof *key);
+    size_t i = hash_key(key);
 
     for (;; i++) {
         struct mw_fast_price **slot = &f->slot[i & (f->n_slots - 1)];

@@ -105,17 +105,18 @@ void mw_offload_add(struct mw_step_price *p, enum mw_step_unit unit,
 double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
 {
     const struct mw_layout *l = p->layout;
-    double on_host = l->offload_optimizer * n;
-    double down_s =
-        l->zero < 2 ? on_host * p->grad_bytes / p->ctx->host_link_Bps : 0;
-    double update_s = on_host * (p->grad_bytes + 24 + p->weight_bytes) /
-                      p->ctx->host_adam_Bps;
-    double up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
-                  p->ctx->host_link_Bps;
+    double on_host = l->offload_optimizer * n, down_s = 0, update_s, up_s;
 
     if (!(on_host > 0)) {
         return 0;
     }
+    if (l->zero < 2) {
+        down_s = on_host * p->grad_bytes / p->ctx->host_link_Bps;
+    }
+    update_s = on_host * (p->grad_bytes + 24 + p->weight_bytes) /
+               p->ctx->host_adam_Bps;
+    up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
+           p->ctx->host_link_Bps;
     return p->ctx->gpu->is_cpu ? down_s + update_s + up_s
                                : fmax(update_s, fmax(down_s, up_s));
 }
@@ -163,16 +164,17 @@ void mw_offload_memory(const struct mw_step_price *p,
                        struct mw_stage_memory *m)
 {
     const struct mw_layout *l = p->layout;
-    double weights = l->offload_weights * m->weight_bytes;
-    double states = l->offload_optimizer * m->optimizer_bytes;
-    double grads = l->offload_optimizer * m->grad_bytes;
-    double kept =
-        l->offload_activations * layers_part(p, n_units) * m->activation_bytes;
+    double weights, states, grads, kept;
 
     m->host_bytes = 0;
     if (!mw_layout_offloads(l)) {
         return;
     }
+    weights = l->offload_weights * m->weight_bytes;
+    states = l->offload_optimizer * m->optimizer_bytes;
+    grads = l->offload_optimizer * m->grad_bytes;
+    kept =
+        l->offload_activations * layers_part(p, n_units) * m->activation_bytes;
     m->host_bytes = weights + states + grads + kept;
     m->weight_bytes -= weights;
     m->optimizer_bytes -= states;

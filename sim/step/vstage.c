@@ -127,7 +127,9 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
     v->f_ps = v->b_ps = v->w_ps = 0;
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
         for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-            v->ps[phase][lane] = step_ps(s[phase][lane]);
+            double lane_s = s[phase][lane]; /* most are 0 */
+
+            v->ps[phase][lane] = lane_s > 0 ? step_ps(lane_s) : 0;
         }
         v->f_ps += v->ps[MW_PHASE_F][lane];
         v->b_ps += v->ps[MW_PHASE_R][lane] + v->ps[MW_PHASE_B][lane];
@@ -189,9 +191,12 @@ static struct owned owned_params(const struct mw_step_price *p,
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
                           double expert)
 {
-    double share =
-        dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
+    double share;
 
+    if (p->replica_group.n_ranks <= 1) {
+        return 0;
+    }
+    share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
     return mw_cost_coll(p->ctx, MW_ALL_REDUCE, share * p->grad_bytes,
                         &p->replica_group, NULL)
         .time_s;
