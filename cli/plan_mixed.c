@@ -105,7 +105,7 @@ int mw_plan_run_mixed(const struct mw_plan_args *a,
 
     if (status == MW_OK) {
         status = mw_mixed_find(scenario, ctx->db, a->stack, systems, n,
-                               &a->search, m, &err);
+                               &a->search, a->lp, m, &err);
     }
     if (status != MW_OK) {
         exit_status = mw_cli_fail(&err);

@@ -15,6 +15,8 @@ struct mw_plan_args {
     bool is_why, is_robust, is_staged;
     const char *lp;      /* of the stages' program */
     const char *mixed;   /* SYSTEM=NODES,... or NULL */
+    const char *experts; /* file of loads, or NULL */
+    long long redundant; /* copies of experts beside one of each */
     const char *why;     /* the same, or NULL: the runner-up */
     double margin_bytes; /* of memory left free; 0: the scenario's fraction */
     struct mw_search_opts search;
@@ -51,5 +53,8 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
 int mw_plan_run_mixed(const struct mw_plan_args *a,
                       const struct mw_scenario *scenario,
                       const struct mw_cost_ctx *ctx);
+/* plan --experts (plan_experts.c): returns the exit status. */
+int mw_plan_run_experts(const struct mw_plan_args *a,
+                        const struct mw_scenario *scenario);
 
 #endif

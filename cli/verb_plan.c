@@ -28,6 +28,8 @@ enum {
     OPT_STAGES,
     OPT_LP,
     OPT_MIXED,
+    OPT_EXPERTS,
+    OPT_REDUNDANT,
     OPT_STACK
 };
 
@@ -77,11 +79,20 @@ static const struct argp_option options[] = {
      "chunk a device), and say what it would gain",
      0},
     {"write-lp", OPT_LP, "FILE", 0,
-     "With --stage-recompute: write its integer program (CPLEX LP form)", 0},
+     "Write the integer program (CPLEX LP form) of --stage-recompute, of "
+     "--experts, or of --mixed (of the best split)",
+     0},
     {"mixed", OPT_MIXED, "SYSTEM=NODES,...", 0,
      "Instead: split the model's pipeline over nodes of these systems (system, "
      "tp, recomputation and layers of each stage); the cluster is not used",
      0},
+    {"experts", OPT_EXPERTS, "LOADS.csv", 0,
+     "Instead: place the model's experts on the ep ranks (--fix ep=N, else the "
+     "scenario's layout) so that the busiest has the least to do; the file has "
+     "a column load, one row an expert",
+     0},
+    {"redundant", OPT_REDUNDANT, "N", 0,
+     "With --experts: so many copies beside one of each (default 0)", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
      "Stop simulating after this time, e.g. 30s (default: none)", 0},
@@ -114,6 +125,9 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
     enum mw_status status = MW_OK;
     if (key == OPT_FIX) {
         return mw_plan_pairs("--fix", arg, &a->search, err);
+    }
+    if (key == OPT_REDUNDANT) {
+        return mw_cli_int("--redundant", arg, 0, 1 << 20, &a->redundant, err);
     }
     if (key == OPT_FREE) {
         return mw_search_free(&a->search, arg, err);
@@ -189,9 +203,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_MIXED:
         a->mixed = arg;
         return 0;
+    case OPT_EXPERTS:
+        a->experts = arg;
+        return 0;
     case OPT_LP:
         a->lp = arg;
-        a->is_staged = true;
         return 0;
     case OPT_WHY:
         a->is_why = true;
@@ -201,6 +217,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->why_not = arg;
         return 0;
     case OPT_FIX:
+    case OPT_REDUNDANT:
     case OPT_SPACE:
     case OPT_FREE:
     case OPT_PARETO:
@@ -335,6 +352,10 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
     }
     if (a->search.top == 0) {
         a->search.top = (int)a->top;
+    }
+    a->is_staged = a->is_staged || a->lp; /* its program is what is written */
+    if (a->experts) {
+        return mw_plan_run_experts(a, scenario);
     }
     if (a->mixed) {
         return mw_plan_run_mixed(a, scenario, ctx);

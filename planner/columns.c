@@ -359,6 +359,77 @@ static void search(struct solver *s, int low, int high)
     search(s, middle + 1, high);
 }
 
+/* The direct form, for another solver: T is a variable, in seconds. */
+static enum mw_status write_direct(const struct solver *s, const char *path,
+                                   struct mw_err *err)
+{
+    glp_prob *lp = glp_create_prob();
+    int *index = mw_calloc((size_t)s->n_kept + 2, sizeof *index);
+    double *value = mw_calloc((size_t)s->n_kept + 2, sizeof *value);
+    enum mw_status status = MW_OK;
+
+    glp_copy_prob(lp, s->lp, GLP_OFF);
+    glp_set_obj_dir(lp, GLP_MIN);
+    for (int c = 1; c <= glp_get_num_cols(lp); c++) {
+        glp_set_obj_coef(lp, c, glp_get_obj_coef(lp, c) * s->unit_s);
+    }
+    int t = glp_add_cols(lp, 1);
+
+    glp_set_col_bnds(lp, t, GLP_LO, 0, 0);
+    glp_set_obj_coef(lp, t, s->p->n_microbatches - 1);
+    for (int i = 0; i < s->p->n_stages; i++) {
+        int row = glp_add_rows(lp, 1), n = 1;
+
+        index[1] = t;
+        value[1] = 1;
+        for (int k = 0; k < s->n_kept; k++) {
+            if (s->p->column[s->kept[k]].stage == i) {
+                index[++n] = k + 1;
+                value[n] = -s->p->column[s->kept[k]].time_s;
+            }
+        }
+        glp_set_mat_row(lp, row, n, index, value);
+        glp_set_row_bnds(lp, row, GLP_LO, 0, 0);
+    }
+    if (glp_write_lp(lp, NULL, path) != 0) {
+        status = mw_fail(err, MW_EINPUT, "%s: cannot write the model", path);
+    }
+    glp_delete_prob(lp);
+    mw_free(index);
+    mw_free(value);
+    return status;
+}
+
+static void solver_begin(struct solver *s)
+{
+    keep_useful(s);
+    find_thresholds(s);
+    glp_term_out(GLP_OFF);
+    s->lp = glp_create_prob();
+    add_rows(s);
+    add_columns(s);
+}
+
+static void solver_end(struct solver *s)
+{
+    glp_delete_prob(s->lp);
+    mw_free(s->kept);
+    mw_free(s->threshold);
+    mw_free(s->best_kept);
+}
+
+enum mw_status mw_columns_write(const struct mw_column_problem *problem,
+                                const char *path, struct mw_err *err)
+{
+    struct solver s = {.p = problem};
+
+    solver_begin(&s);
+    enum mw_status status = write_direct(&s, path, err);
+
+    solver_end(&s);
+    return status;
+}
+
 enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
                                  double time_limit_s, const char *lp_path,
                                  int *out_chosen, struct mw_column_answer *out,
@@ -374,17 +445,12 @@ enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
                        .status = MW_OK};
     enum mw_status status;
 
-    keep_useful(&s);
-    find_thresholds(&s);
     s.best_kept = mw_calloc((size_t)problem->n_stages, sizeof *s.best_kept);
-    glp_term_out(GLP_OFF);
-    s.lp = glp_create_prob();
-    add_rows(&s);
-    add_columns(&s);
-    if (lp_path && glp_write_lp(s.lp, NULL, lp_path) != 0) {
-        s.status =
-            mw_fail(err, MW_EINPUT, "%s: cannot write the model", lp_path);
-    } else if (s.n_thresholds > 0) {
+    solver_begin(&s);
+    if (lp_path) {
+        s.status = write_direct(&s, lp_path, err);
+    }
+    if (s.status == MW_OK && s.n_thresholds > 0) {
         search(&s, 0, s.n_thresholds - 1);
     }
     status = s.status;
@@ -414,9 +480,6 @@ enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
         answer.solve_s = spent_s(&s);
         *out = answer;
     }
-    glp_delete_prob(s.lp);
-    mw_free(s.kept);
-    mw_free(s.threshold);
-    mw_free(s.best_kept);
+    solver_end(&s);
     return status;
 }

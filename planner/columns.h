@@ -59,13 +59,17 @@ struct mw_column_answer {
  * ends, the best so far with is_proved false. MW_ENO when there is no choice
  * (below beat_s; out->is_proved says whether that is certain, and is the only
  * field set then);
- * MW_EBACKEND when GLPK fails. lp_path (or NULL): the relaxation without a
- * threshold is also written there in CPLEX LP form.
+ * MW_EBACKEND when GLPK fails. lp_path (or NULL): the program is also written
+ * there, mw_columns_write.
  */
 enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
                                  double time_limit_s, const char *lp_path,
                                  int *out_chosen, struct mw_column_answer *out,
                                  struct mw_err *err);
+/* The program in its direct form (T a variable, the value in seconds) as CPLEX
+ * LP, for another solver. */
+enum mw_status mw_columns_write(const struct mw_column_problem *problem,
+                                const char *path, struct mw_err *err);
 /* Value of a choice by the definition; HUGE_VAL when it breaks a row. */
 double mw_columns_value(const struct mw_column_problem *problem,
                         const int *chosen);

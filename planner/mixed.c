@@ -21,6 +21,7 @@ struct kind {
 struct builder {
     const struct mw_scenario *scenario;
     const struct mw_search_opts *opts;
+    const char *lp_path;
     struct kind kind[MW_MIXED_KINDS_MAX];
     int n_kinds;
     struct {
@@ -185,6 +186,10 @@ static enum mw_status try_one(struct builder *b, const struct mw_layout *l,
     out->is_proved = out->is_proved && answer.is_proved;
     if (out->pp == 0 || answer.value_s < out->answer.value_s) {
         keep(b, l, m, chosen, &answer, out);
+        if (b->lp_path) {
+            p.beat_s = 0;
+            return mw_columns_write(&p, b->lp_path, err);
+        }
     }
     return MW_OK;
 }
@@ -267,7 +272,8 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                              const struct mw_hwdb *db, const char *stack,
                              const struct mw_mixed_system *systems,
                              int n_systems, const struct mw_search_opts *opts,
-                             struct mw_mixed *out, struct mw_err *err)
+                             const char *lp_path, struct mw_mixed *out,
+                             struct mw_err *err)
 {
     int64_t start_ns = mw_clock_wall_ns();
     const struct mw_moe *moe = &scenario->model.moe;
@@ -279,6 +285,7 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
               n_systems);
     b->scenario = scenario;
     b->opts = opts;
+    b->lp_path = lp_path;
     if (moe->n_experts > 0 && (moe->first_dense > 0 || moe->every > 1)) {
         status = mw_fail(err, MW_EUSAGE,
                          "mixed systems are for models of alike layers");

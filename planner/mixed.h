@@ -44,12 +44,14 @@ struct mw_mixed {
  * (mw_cost_ctx_choose_stack). MW_ENO when nothing fits; MW_EINPUT for
  * an unknown system; MW_EUSAGE for models whose layers differ. opts: pp, dp,
  * micro_batch and tp may be fixed, time_limit_s is for each problem (0: 2 s;
- * what is not decided by then is not proved).
+ * what is not decided by then is not proved). lp_path (or NULL) gets the
+ * program of the best split, mw_columns_write.
  */
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                              const struct mw_hwdb *db, const char *stack,
                              const struct mw_mixed_system *systems,
                              int n_systems, const struct mw_search_opts *opts,
-                             struct mw_mixed *out, struct mw_err *err);
+                             const char *lp_path, struct mw_mixed *out,
+                             struct mw_err *err);
 
 #endif

@@ -92,6 +92,17 @@ expect 1 "$mw" plan "$llama" --fix reshard=0,zero=1
 expect 0 "$mw" plan "$gpt" --why=layout --top 1 --json
 json "o['stack'] == 'megatron-core' and o['why']['other_s'] >= o['why']['best_s']"
 
+# Copies of experts on ranks: all experts, no more than the bound says.
+printf 'load\n60\n25\n10\n30\n5\n1\n9\n12\n' >loads.csv
+printf 'format: 1\nmodel: mixtral-8x7b\ncluster: {system: dgx-h100, nodes: 1}\nworkload: {seq: 4096, global_batch: 64}\n' >moe.yaml
+expect 0 "$mw" plan moe.yaml --experts loads.csv --redundant 4 --fix ep=4 --write-lp e.lp --json
+json "o['proved_optimal'] and sorted(set(sum(o['ranks'], []))) == list(range(8))"
+json "o['worst_over_mean'] < o['plain_over_mean'] and all(len(r) <= 3 for r in o['ranks'])"
+grep -q Subject e.lp || fail "no program was written"
+expect 2 "$mw" plan moe.yaml --experts loads.csv --redundant 3 --fix ep=4
+expect 2 "$mw" plan "$gpt" --experts loads.csv --fix ep=4
+expect 3 "$mw" plan moe.yaml --experts missing.csv --fix ep=4
+
 # A100 and H100 nodes: all layers, within the GPUs of each, faster together.
 expect 0 "$mw" plan "$gpt" --mixed dgx-a100=4,dgx-h100=2 --fix micro_batch=1 --json
 json "sum(s['layers'] for s in o['stages']) == 96 and o['proved_optimal']"

@@ -3,6 +3,7 @@
  * (up to 20 columns), by hand, and at the size of the published measurement
  * (474 columns a stage, 16 stages, 96 + 32 devices).
  */
+#include "cbc.h"
 #include "mw_test.h"
 
 #include "base/mem.h"
@@ -156,6 +157,34 @@ static size_t large_columns(struct mw_column *column, int n_stages)
     return n;
 }
 
+/* The written program is the whole problem: CBC finds the same value. */
+static void test_cbc_agrees(void **state)
+{
+    (void)state;
+    int n_agreed = 0;
+
+    for (uint64_t seed = 0; seed < 40 && n_agreed < 6; seed++) {
+        struct mw_column column[20];
+        struct mw_column_problem p;
+        struct mw_column_answer a;
+        int chosen[32];
+
+        random_problem(seed, &p, column);
+        if (mw_columns_choose(&p, 0, "columns-cbc.lp", chosen, &a, NULL) !=
+            MW_OK) {
+            continue;
+        }
+        double cbc = cbc_value("columns-cbc.lp");
+
+        if (isnan(cbc)) {
+            break;
+        }
+        mw_assert_near(cbc, a.value_s, 1e-5, 0);
+        n_agreed++;
+    }
+    remove("columns-cbc.lp");
+}
+
 static void test_published_size(void **state)
 {
     (void)state;
@@ -192,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_equals_brute_force),
+        cmocka_unit_test(test_cbc_agrees),
         cmocka_unit_test(test_published_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,8 +109,8 @@ static void check(const char *memory)
     size_t n = price_ways(&w, "dgx-a100", 0, way);
 
     n += price_ways(&w, "dgx-h100", 1, way + n);
-    enum mw_status status =
-        mw_mixed_find(&w.scenario, w.db, "plain", systems, 2, &opts, m, NULL);
+    enum mw_status status = mw_mixed_find(&w.scenario, w.db, "plain", systems,
+                                          2, &opts, NULL, m, NULL);
     double free_of_changes = brute(way, n, 16, 0);
 
     if (isinf(free_of_changes)) {
@@ -150,9 +150,9 @@ static void test_unknown_system(void **state)
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     mw_search_opts_default(&opts);
-    assert_int_equal(
-        mw_mixed_find(&w.scenario, w.db, NULL, systems, 1, &opts, m, NULL),
-        MW_EINPUT);
+    assert_int_equal(mw_mixed_find(&w.scenario, w.db, NULL, systems, 1, &opts,
+                                   NULL, m, NULL),
+                     MW_EINPUT);
     mw_free(m);
     close_world(&w);
 }

@@ -3,6 +3,7 @@
  * over every cut and every choice of options (12 layers, 4 stages), against
  * the integer program, and a case by hand; the size of Llama-3 405B.
  */
+#include "cbc.h"
 #include "mw_test.h"
 
 #include "base/rand.h"
@@ -201,6 +202,22 @@ static void test_equals_brute_force(void **state)
     assert_true(n_mixed > 5); /* options really differ within a stage */
 }
 
+/* The written program, in units of the longest layer. */
+static void check_cbc(const struct mw_split_problem *p, const char *lp,
+                      double value_s)
+{
+    double unit_s = 0, cbc = cbc_value(lp);
+
+    for (int run = 0; run < p->n_runs; run++) {
+        for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
+            unit_s = fmax(unit_s, p->run[run].time_s[r]);
+        }
+    }
+    if (!isnan(cbc)) {
+        mw_assert_near(cbc * unit_s, value_s, 1e-5, 0);
+    }
+}
+
 static void test_ilp_agrees(void **state)
 {
     (void)state;
@@ -214,14 +231,20 @@ static void test_ilp_agrees(void **state)
         p.n_microbatches = 0; /* the program is for the slowest stage */
         enum mw_status status = mw_stage_split_dp(&p, stages, &dp, NULL);
 
-        assert_int_equal(mw_stage_split_ilp(&p, 0, NULL, stages, &ilp, NULL),
+        const char *lp = seed < 8 ? "split-cbc.lp" : NULL;
+
+        assert_int_equal(mw_stage_split_ilp(&p, 0, lp, stages, &ilp, NULL),
                          status);
+        if (status == MW_OK && lp) {
+            check_cbc(&p, lp, ilp.value_s);
+        }
         if (status == MW_OK) {
             check_stages(&p, stages);
             assert_true(ilp.is_proved);
             mw_assert_near(ilp.value_s, dp.value_s, 1e-7, 0);
         }
     }
+    remove("split-cbc.lp");
 }
 
 /* Two stages, four layers of 1 s (1.5 s recomputed) and 10 bytes held (1 when
