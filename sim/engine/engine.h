@@ -65,6 +65,20 @@ void mw_graph_dep(struct mw_graph *g, mw_task_id before, mw_task_id after,
 size_t mw_graph_size(const struct mw_graph *g);
 
 /*
+ * A wire that several tasks can use at once: a NIC in one direction, a link.
+ * A task that runs alone takes `part` of it (0 to 1, time-averaged). Where
+ * those that run at a time want more than all of it, each gets at most an equal
+ * share and who wants less leaves the rest to the others (max-min fair on each
+ * wire); a task on several wires goes at the pace of its slowest. Wires that
+ * never are too narrow change nothing, to the picosecond. Dependencies of such
+ * a graph may not have negative lags.
+ */
+typedef uint32_t mw_wire_id;
+mw_wire_id mw_graph_wire(struct mw_graph *g);
+void mw_graph_use(struct mw_graph *g, mw_task_id task, mw_wire_id wire,
+                  double part);
+
+/*
  * Runs; fills start and end (arrays of mw_graph_size(), caller's). Returns
  * MW_EFAILED naming a task on a cycle when it cannot end. *out_end_ps is the
  * end of the last task, *out_events (may be NULL) the events handled: one a
@@ -79,6 +93,8 @@ size_t mw_graph_size(const struct mw_graph *g);
 enum mw_status mw_graph_run(struct mw_graph *g, mw_time *start_ps,
                             mw_time *end_ps, mw_time *out_end_ps,
                             uint64_t *out_events, struct mw_err *err);
+/* When the last run would have ended had every wire been wide enough. */
+mw_time mw_graph_alone_ps(const struct mw_graph *g);
 uint64_t mw_graph_tag(const struct mw_graph *g, mw_task_id task);
 
 #endif

@@ -12,41 +12,17 @@
  * computed in one pass in topological order (Kahn, CACM 5(11), 1962). No time
  * order and no heap are needed: O(tasks + edges). The result does not depend on
  * the order in which ready tasks are taken, as a maximum does not. Where the
- * order of service depends on time (flows that share a wire), the event queue
- * is the tool. A cycle leaves tasks that never become ready; one that lies on
+ * order of service depends on time (tasks that share a wire), wires.c goes on
+ * from here. A cycle leaves tasks that never become ready; one that lies on
  * it is named.
  *
  * Memory: edges as they come, sorted by their source (counting sort) into flat
  * arrays before the run; nothing is allocated inside the loop.
  */
-#include "sim/engine/engine.h"
+#include "sim/engine/graph_int.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-struct edge {
-    mw_task_id before, after;
-    mw_time lag_ps;
-};
-
-struct out_edge {
-    mw_time lag_ps;
-    mw_task_id after;
-};
-
-static const mw_task_id NO_TASK = UINT32_MAX;
-
-struct mw_graph {
-    MW_ARRAY(mw_time) duration_ps; /* per task */
-    MW_ARRAY(uint64_t) tag;        /* per task */
-    MW_ARRAY(mw_task_id) last;     /* per stream: last task added to it */
-    MW_ARRAY(struct edge) edges;
-    /* Made by the run, kept for the next one. */
-    MW_ARRAY(uint32_t) waits; /* per task: predecessors not ended yet */
-    MW_ARRAY(uint32_t) first; /* per task: its first outgoing edge */
-    MW_ARRAY(struct out_edge) out;
-    MW_ARRAY(mw_task_id) ready; /* in topological order as the run goes */
-};
 
 struct mw_graph *mw_graph_new(void)
 {
@@ -66,6 +42,7 @@ void mw_graph_free(struct mw_graph *g)
     mw_array_release(&g->first);
     mw_array_release(&g->out);
     mw_array_release(&g->ready);
+    mw_array_release(&g->uses);
     mw_free(g);
 }
 
@@ -75,6 +52,8 @@ void mw_graph_clear(struct mw_graph *g)
     mw_array_clear(&g->tag);
     mw_array_clear(&g->last);
     mw_array_clear(&g->edges);
+    mw_array_clear(&g->uses);
+    g->n_wires = 0;
 }
 
 size_t mw_graph_size(const struct mw_graph *g)
@@ -87,6 +66,8 @@ uint64_t mw_graph_tag(const struct mw_graph *g, mw_task_id task)
     MW_ASSERT(task < g->tag.n, "task %u of %zu", task, g->tag.n);
     return g->tag.v[task];
 }
+
+static const mw_task_id NO_TASK = UINT32_MAX;
 
 mw_stream_id mw_graph_stream(struct mw_graph *g)
 {
@@ -205,8 +186,8 @@ static enum mw_status fail_cycle(struct mw_graph *g, struct mw_err *err)
                    length);
 }
 
-static enum mw_status fail_overflow(const struct mw_graph *g, mw_task_id t,
-                                    struct mw_err *err)
+enum mw_status mw_graph_fail_overflow(const struct mw_graph *g, mw_task_id t,
+                                      struct mw_err *err)
 {
     return mw_fail(err, MW_EFAILED,
                    "simulated time passes 106 days at task %u (tag %" PRIu64
@@ -245,6 +226,15 @@ static bool take_ready(struct mw_graph *g, mw_time *start_ps, mw_time *end_ps,
     return true;
 }
 
+static mw_time last_end(const mw_time *end_ps, size_t n)
+{
+    mw_time last_ps = 0;
+    for (size_t t = 0; t < n; t++) {
+        last_ps = end_ps[t] > last_ps ? end_ps[t] : last_ps;
+    }
+    return last_ps;
+}
+
 enum mw_status mw_graph_run(struct mw_graph *g, mw_time *start_ps,
                             mw_time *end_ps, mw_time *out_end_ps,
                             uint64_t *out_events, struct mw_err *err)
@@ -259,18 +249,26 @@ enum mw_status mw_graph_run(struct mw_graph *g, mw_time *start_ps,
     }
     mw_task_id at_task = 0;
     if (!take_ready(g, start_ps, end_ps, &at_task)) {
-        return fail_overflow(g, at_task, err);
+        return mw_graph_fail_overflow(g, at_task, err);
     }
     if (g->ready.n < n) {
         return fail_cycle(g, err);
     }
-    mw_time last_ps = 0;
-    for (size_t t = 0; t < n; t++) {
-        last_ps = end_ps[t] > last_ps ? end_ps[t] : last_ps;
+    uint64_t n_events = n;
+    g->alone_ps = last_end(end_ps, n);
+    enum mw_status status =
+        mw_graph_share_wires(g, start_ps, end_ps, &n_events, err);
+    if (status != MW_OK) {
+        return status;
     }
-    *out_end_ps = last_ps;
+    *out_end_ps = last_end(end_ps, n);
     if (out_events) {
-        *out_events = n;
+        *out_events = n_events;
     }
     return MW_OK;
+}
+
+mw_time mw_graph_alone_ps(const struct mw_graph *g)
+{
+    return g->alone_ps;
 }
