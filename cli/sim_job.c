@@ -145,10 +145,10 @@ const struct argp mw_sim_job_argp = {.options = options, .parser = parse};
 
 void mw_sim_job_default(struct mw_sim_job_args *args)
 {
-    *args = (struct mw_sim_job_args){.failures_per_1000_node_days = NAN,
-                                     .restart_s = NAN,
-                                     .storage_Bps = NAN,
-                                     .usd_per_gpu_hour = NAN};
+    *args = (struct mw_sim_job_args){.failures_per_1000_node_days = (double)NAN,
+                                     .restart_s = (double)NAN,
+                                     .storage_Bps = (double)NAN,
+                                     .usd_per_gpu_hour = (double)NAN};
 }
 
 /* ---- making ----------------------------------------------------------------
@@ -208,13 +208,13 @@ static enum mw_status make_spec(const struct mw_sim_job_args *a,
 static void price(const struct mw_sim_job_args *a,
                   const struct mw_cost_ctx *ctx, struct mw_sim_job *out)
 {
-    double low = NAN, high = NAN;
+    double low = (double)NAN, high = (double)NAN;
 
     if (!isnan(a->usd_per_gpu_hour)) {
         low = high = a->usd_per_gpu_hour;
     } else if (!mw_hwdb_price(ctx->db, ctx->gpu->slug, "on-demand", &low,
                               &high)) {
-        low = high = NAN;
+        low = high = (double)NAN;
     }
     out->usd_low = low * out->gpu_hours;
     out->usd_high = high * out->gpu_hours;

@@ -73,7 +73,7 @@ static double simulate_goodput(struct draw d, double work_s)
     for (int i = 0; i < FAILURES; i++) {
         double s = 0;
 
-        periods += stretch(&d, INFINITY, &s);
+        periods += stretch(&d, HUGE_VAL, &s);
         time_s += s;
     }
     return periods * work_s / time_s;
@@ -110,7 +110,7 @@ static int poisson_p99(double mean)
 /* Nothing fails: one checkpoint at the end, or as often as asked for. */
 static void without_failures(const struct mw_job_spec *spec, struct mw_job *j)
 {
-    j->mtbf_s = j->young_s = j->daly_s = INFINITY;
+    j->mtbf_s = j->young_s = j->daly_s = HUGE_VAL;
     j->interval_s = spec->interval_s > 0 ? spec->interval_s : j->productive_s;
     j->saving_s = j->productive_s / j->interval_s * j->checkpoint_s;
     j->wall_s = j->productive_s + j->saving_s;
@@ -170,7 +170,7 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
     }
     if ((spec->restart_s + out->interval_s + out->checkpoint_s) / out->mtbf_s >
         hopeless) {
-        out->wall_s = INFINITY;
+        out->wall_s = HUGE_VAL;
         return;
     }
     with_failures(spec, out);
