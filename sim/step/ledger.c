@@ -119,13 +119,14 @@ static void add_tail(struct sums *s, int d)
 {
     const struct mw_step_price *p = &s->f->price;
     const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
-    double params[] = {0, 0};
+    double params[] = {0, 0}, shared = 0;
     enum mw_coll_op reduce =
         p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         params[0] += s->f->units[d][unit] * p->size[unit].dense_params;
         params[1] += s->f->units[d][unit] * p->size[unit].expert_params;
+        shared += s->f->units[d][unit] * p->size[unit].shared_params;
     }
     if (mw_step_frame_is_twin(s->f, d) && s->f->units[d][MW_UNIT_HEAD] > 0) {
         params[0] += mw_step_tied_params(p);
@@ -141,6 +142,10 @@ static void add_tail(struct sums *s, int d)
     }
     if (p->layout->zero < 2) {
         add_replicas(s, 1, params);
+    }
+    if (p->layout->sp || p->work.lora_rank > 0) {
+        add(s, MW_DIM_TP, MW_ALL_REDUCE, 1, shared * p->grad_bytes,
+            &p->group[MW_DIM_TP]);
     }
     if (mw_step_frame_is_twin(s->f, d)) {
         struct mw_group pair = pair_of(p, s->f->twin_first, s->f->twin_last);

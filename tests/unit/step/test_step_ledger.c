@@ -100,7 +100,11 @@ static void test_sequence_parallel(void **state)
     mw_assert_near(gather.count, 16.0 * 4 * 6, 0, 0);
     mw_assert_near(scatter.count, 16.0 * 4 * 4, 0, 0);
     mw_assert_near(gather.wire_bytes, gather.count * X_BYTES * 0.75, 1e-12, 0);
-    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).count, 0, 0, 0);
+    /* once a step: gradients of what the ranks share, 2 norms in each of 4
+     * layers, fp32 */
+    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).count, 1, 0, 0);
+    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).message_bytes,
+                   4.0 * 4 * 2 * 1024, 1e-12, 0);
     end(&w);
 }
 
