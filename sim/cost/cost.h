@@ -65,20 +65,25 @@ struct mw_stack_memory {
     double grads_factor;     /* gradients alive in a layer's backward pass over
                                 those of the walk (sim/model/liveness.c) */
     double kept_factor;      /* what layers keep over the model's table of it */
-    double cp_kept;          /* attention's outputs kept again under cp */
-    double tp_kept;          /* further x of a layer under tp */
-    double sp_kept;    /* gathered inputs of a layer kept whole under sp */
-    double pp_kept;    /* x of a micro-batch kept at a stage's either end */
-    double sp_buffers; /* gathered x that stay allocated under sp */
-    double moe_kept;   /* copies of routed tokens that a layer keeps: inputs
-                          of experts, and (2) their outputs */
-    double moe_copies; /* of them at the end of a layer's forward pass */
+    double kept_gated;  /* further tensors of a gated MLP's intermediate size */
+    double kept_rms;    /* further x of a layer whose norms are RMS */
+    double kept_frozen; /* times the inputs of frozen 4-bit products are kept */
+    double cp_kept;     /* attention's outputs kept again under cp */
+    double tp_kept;     /* further x of a layer under tp */
+    double sp_kept;     /* gathered inputs of a layer kept whole under sp */
+    double pp_kept;     /* x of a micro-batch kept at a stage's either end */
+    double sp_buffers;  /* gathered x that stay allocated under sp */
+    double moe_kept;    /* copies of routed tokens that a layer keeps: inputs
+                           of experts, and (2) their outputs */
+    double moe_copies;  /* of them at the end of a layer's forward pass */
     double moe_workspace_bytes; /* of grouped products */
     double fsdp_units;          /* gathered layers at a time (ZeRO-3) */
     double fsdp_grad_bytes; /* of a layer's parameters, before their gradients
                                are scattered (ZeRO-2, -3) */
-    double fsdp_root;       /* embedding and head gathered for the whole step */
-    double reserve_factor;  /* held by the caching allocator over allocated */
+    double load_whole; /* whole weights beside the shares while they are loaded
+                          (ZeRO-3) */
+    double fsdp_root;  /* embedding and head gathered for the whole step */
+    double reserve_factor; /* held by the caching allocator over allocated */
     double reserve_vocab_bytes; /* and more, of a vocabulary's matrix that the
                                    rank has: its gradient's own segment */
     double reserve_spread; /* 9 of 10 runs hold at most so much over that */

@@ -48,6 +48,11 @@ static const struct {
     {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",
      false, false},
     {"torchtitan-eager", "torchtitan without torch.compile", false, false},
+    {"megatron-deepspeed-zero3", "the same with ZeRO-3", true, false},
+    {"deepspeed",
+     "Hugging Face Transformers under DeepSpeed's ZeRO-3, loss "
+     "fused with the head",
+     false, false},
     {"torchtitan-2024", "torchtitan of 2024: the loss is not compiled", false,
      false},
     {"torchtitan-async-2024", "the same with asynchronous tensor parallelism",

@@ -25,6 +25,7 @@
 #include "sim/model/ops_int.h"
 
 #include <math.h>
+#include <string.h>
 
 struct walk {
     const struct mw_sizes *s;
@@ -143,17 +144,29 @@ static void walk_coll(struct walk *w, const struct mw_fstep *step)
     w->grads = fmax(w->grads, w->x);
 }
 
+/* Adapters and the spreading of 4 bits run beside a product, whose gradients
+ * are theirs. */
+static bool is_beside(const struct mw_fstep *step)
+{
+    return strncmp(step->op.name, "lora_", 5) == 0 ||
+           strcmp(step->op.name, "dequantise") == 0;
+}
+
 static void walk_step(struct walk *w, const struct mw_fstep *step,
                       double saved_bytes)
 {
-    bool is_add = step->op.kind == MW_OP_ADD && !step->is_core;
+    bool is_residual = step->op.kind == MW_OP_ADD && !step->is_core;
     double in = in_bytes(w->s, step), gathered = 0;
 
     if (step->op.kind == MW_OP_COLL) {
         walk_coll(w, step);
         return;
     }
-    if (is_add) { /* both of its inputs have its output's gradient */
+    if (is_beside(step)) {
+        w->freed += saved_bytes;
+        return;
+    }
+    if (is_residual) { /* both of its inputs have its output's gradient */
         w->is_shared = true;
         w->freed += saved_bytes;
         return;
@@ -204,6 +217,10 @@ void mw_layer_backward_peak(const struct mw_work *work, int layer,
     }
     mw_steps_attention(&s, &attention);
     mw_steps_mlp(&s, layer, &mlp);
+    if (work->lora_rank > 0) {
+        mw_steps_freeze(&s, true, &attention);
+        mw_steps_freeze(&s, true, &mlp);
+    }
     walk_block(&w, &mlp, recompute, false);
     walk_block(&w, &attention, recompute, true);
     mw_array_release(&attention);

@@ -20,11 +20,12 @@ struct preset {
     .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,          \
     .act = MW_ACT_SILU, .final_norm = true
 
-/* Pre-norm decoder with LayerNorm, learned positions, GELU and all biases. */
-#define GPT_LIKE                                                               \
-    .norm = MW_NORM_LAYER, .position = MW_POS_LEARNED, .act = MW_ACT_GELU,     \
-    .bias_qkv = true, .bias_proj = true, .bias_mlp = true, .bias_norm = true,  \
-    .final_norm = true
+/* Pre-norm decoder with LayerNorm, GELU and all biases. */
+#define GPT_LIKE_BUT_POSITION                                                  \
+    .norm = MW_NORM_LAYER, .act = MW_ACT_GELU, .bias_qkv = true,               \
+    .bias_proj = true, .bias_mlp = true, .bias_norm = true, .final_norm = true
+/* With learned positions. */
+#define GPT_LIKE GPT_LIKE_BUT_POSITION, .position = MW_POS_LEARNED
 
 /* hidden, layers, heads, key-value heads, head_dim, ffn, vocab, max_seq */
 #define SIZES(h, l, a, kv, hd, f, v, s)                                        \
@@ -115,6 +116,18 @@ static const struct preset presets[] = {
     {{.name = "gpt-529.6b", MEGATRON(20480, 105, 128)}, SC21},
     {{.name = "gpt-1008b", MEGATRON(25600, 128, 160)}, SC21},
 
+    {{.name = "phi-1.5", SIZES(2048, 24, 32, 32, 64, 8192, 51200, 2048),
+      GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY, .bias_head = true},
+     "huggingface.co/microsoft config.json; its parallel block as a serial one"},
+    {{.name = "stablelm-alpha-3b",
+      SIZES(4096, 16, 32, 32, 128, 16384, 50688, 4096),
+      GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY},
+     "huggingface.co/stabilityai config.json; its parallel block as a serial one"},
+    {{.name = "falcon-40b",
+      SIZES(8192, 60, 128, 8, 64, 32768, 65024, 2048), .norm = MW_NORM_LAYER,
+      .position = MW_POS_ROTARY, .act = MW_ACT_GELU, .bias_norm = true,
+      .final_norm = true},
+     "huggingface.co/tiiuae config.json; its parallel block as a serial one"},
     {{.name = "internlm-20b",
       SIZES(5120, 60, 40, 40, 128, 13824, 103168, 4096), LLAMA_LIKE},
      "huggingface.co/internlm config.json"},

@@ -83,14 +83,21 @@ static bool is_gathered(const struct mw_step_price *p)
            p->ctx->stack.memory.shards_master > 0;
 }
 
-/* Gathered weights of a unit and its neighbours. */
-static double gathered_bytes(const struct mw_step_price *p, int unit)
+/* Gathered weights of a unit, and of the layers that are gathered ahead. */
+static double gathered_bytes(const struct mw_step_price *p,
+                             const int n_units[MW_UNIT_COUNT], int unit)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     bool is_root = unit > MW_UNIT_MOE && habit->fsdp_root > 0;
+    double layer = 0;
 
-    return is_gathered(p) && !is_root ? habit->fsdp_units * unit_bytes(p, unit)
-                                      : 0;
+    if (!is_gathered(p) || is_root) {
+        return 0;
+    }
+    for (int next = 0; next <= MW_UNIT_MOE; next++) {
+        layer = n_units[next] > 0 ? fmax(layer, unit_bytes(p, next)) : layer;
+    }
+    return unit_bytes(p, unit) + (habit->fsdp_units - 1) * layer;
 }
 
 /* Gradients of a unit that are not yet scattered. */
@@ -126,7 +133,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
             p->size[MW_UNIT_HEAD].activation_bytes;
         take_later(&most,
                    p->size[MW_UNIT_HEAD].loss_bytes +
-                       gathered_bytes(p, MW_UNIT_HEAD),
+                       gathered_bytes(p, n_units, MW_UNIT_HEAD),
                    "loss");
     }
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
@@ -135,8 +142,8 @@ static struct moment fullest_moment(const struct mw_step_price *p,
         if (n_units[unit] > 0) {
             take_later(&most,
                        size->transient_bytes + size->spread_bytes +
-                           gathered_bytes(p, unit) + whole_grad_bytes(p, unit) -
-                           gone[unit],
+                           gathered_bytes(p, n_units, unit) +
+                           whole_grad_bytes(p, unit) - gone[unit],
                        size->transient_at);
         }
     }
@@ -149,7 +156,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
  * has gathered and keeps is apart. */
 static double weight_bytes(const struct mw_step_price *p,
                            const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
-                           double *out_gathered)
+                           double *out_whole)
 {
     double dense = 0, expert = 0, share;
 
@@ -161,7 +168,7 @@ static double weight_bytes(const struct mw_step_price *p,
         dense += mw_step_tied_params(p) * p->weight_bytes +
                  mw_step_tied_frozen_bytes(p);
     }
-    *out_gathered = p->layout->reshard ? 0 : dense + expert;
+    *out_whole = dense + expert;
     share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
     return p->layout->zero < 3 ? dense + expert : share;
 }
@@ -209,7 +216,8 @@ static double buffers_of(const struct mw_step_price *p,
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     const struct mw_layout *l = p->layout;
-    double bytes = habit->workspace_bytes + habit->param_bytes * n->whole +
+    double bytes = habit->workspace_bytes +
+                   habit->param_bytes * (l->zero >= 3 ? n->share : n->whole) +
                    habit->shard_bytes * (l->zero >= 1 ? n->share : n->whole) +
                    habit->dummy_bytes * dummy_params(p, n_units);
 
@@ -226,6 +234,20 @@ static double buffers_of(const struct mw_step_price *p,
              n_units[MW_UNIT_HEAD] * unit_bytes(p, MW_UNIT_HEAD));
     }
     return bytes;
+}
+
+/* Before training: loading may be fuller than any moment of a step. */
+static void take_loading(const struct mw_step_price *p, double whole,
+                         struct mw_stage_memory *m)
+{
+    double step = m->grad_bytes + m->optimizer_bytes + m->activation_bytes +
+                  m->temporary_bytes;
+    double more = p->ctx->stack.memory.load_whole * whole - step;
+
+    if (p->layout->zero == 3 && more > 0) {
+        m->temporary_bytes += more;
+        m->moment = "loading";
+    }
 }
 
 /* What the caching allocator holds for the stage's tensors, at the median. */
@@ -247,9 +269,9 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     const int zero = p->layout->zero;
     struct learning n = learning_of(p, n_units, has_tied_twin);
     struct moment most = fullest_moment(p, n_units);
-    double gathered;
+    double whole;
 
-    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &gathered);
+    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &whole);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? n.share : n.whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? n.share : n.whole);
     if (p->ctx->stack.memory.shards_master > 0 && p->optimizer_bytes > 8) {
@@ -261,7 +283,8 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     out->moment = most.name;
     out->buffer_bytes = buffers_of(p, n_units, &n);
     mw_offload_memory(p, n_units, out);
-    out->weight_bytes += gathered;
+    out->weight_bytes += zero == 3 && !p->layout->reshard ? whole : 0;
+    take_loading(p, whole, out);
     out->overhead_bytes =
         p->ctx->device_context_bytes +
         n_communicators(p->layout) * p->ctx->comm_buffer_bytes;

@@ -99,6 +99,12 @@ static double habit_bytes(const struct mw_step_price *p, bool is_moe)
     if (l->tp > 1) {
         bytes += x * own * habit->tp_kept;
     }
+    if (m->is_gated && !is_moe) {
+        bytes += row * m->ffn / l->tp * habit->kept_gated;
+    }
+    if (m->norm == MW_NORM_RMS) {
+        bytes += x * own * habit->kept_rms;
+    }
     if (l->cp > 1) {
         bytes += row * m->n_heads * mw_model_v_dim(m) / l->tp * habit->cp_kept;
     }
@@ -127,6 +133,23 @@ static double kept_by_op(const struct mw_step_price *p)
     return row_bytes(p) * (x + q + v + out + logsumexp + ffn + x);
 }
 
+/* Inputs of frozen products, which the table leaves out. */
+static double frozen_inputs(const struct mw_step_price *p, int layer)
+{
+    struct mw_work learning = p->work;
+
+    if (!(p->ctx->stack.memory.kept_frozen > 0) || p->work.lora_rank == 0 ||
+        p->work.base_dtype != MW_BASE_NF4) {
+        return 0;
+    }
+    learning.lora_rank = 0;
+    learning.base_dtype = MW_BASE_SAME;
+    return p->ctx->stack.memory.kept_frozen *
+           fmax(mw_layer_activation_bytes(&learning, layer) -
+                    mw_layer_activation_bytes(&p->work, layer),
+                0);
+}
+
 static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
@@ -135,8 +158,9 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
     enum mw_recompute recompute = p->layout->recompute;
     double table = mw_layer_activation_bytes(&p->work, p->layer[unit]);
     double again = mw_layer_recompute_bytes(&p->work, p->layer[unit]);
-    double more =
-        habit_bytes(p, is_moe) + (habit->kept_factor - 1) * (table + again);
+    double base = recompute == MW_RECOMPUTE_FULL ? table + again : table;
+    double more = habit_bytes(p, is_moe) + frozen_inputs(p, p->layer[unit]) +
+                  (habit->kept_factor - 1) * base;
     double copies = is_moe && recompute != MW_RECOMPUTE_FULL
                         ? habit->moe_copies * row_bytes(p) * own_part(p) *
                               p->scenario->model.hidden *
@@ -153,7 +177,7 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
     } else if (recompute == MW_RECOMPUTE_SELECTIVE && habit->selects_ops > 0 &&
                !is_moe) {
         size->activation_bytes = kept_by_op(p);
-        size->transient_bytes += table + more - size->activation_bytes;
+        size->transient_bytes += table + again + more - size->activation_bytes;
     } else {
         size->activation_bytes += more;
     }

@@ -45,6 +45,22 @@ static double batch_for_memory(struct mw_case *c)
     return (double)c->layout.micro_batch * c->layout.dp * c->layout.pp;
 }
 
+static void take_lora(struct mw_case *c)
+{
+    struct mw_workload *w = &c->scenario.workload;
+    const struct mw_measured *r = c->row;
+    bool is_litgpt = mw_text_has(r->framework, "LitGPT");
+    bool is_torchtune = mw_text_has(r->framework, "torchtune");
+
+    mw_case_fill(c,
+                 is_litgpt || is_torchtune ? MW_FILL_FINETUNE : MW_FILL_LORA);
+    w->lora_rank = is_litgpt ? 8 : 16;
+    w->lora_targets = is_torchtune ? MW_LORA_ALL : MW_LORA_ATTENTION;
+    if (mw_text_has(r->quantisation, "nf4") || mw_text_has(r->kind, "qlora")) {
+        w->base_dtype = MW_BASE_NF4;
+    }
+}
+
 void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
@@ -64,7 +80,8 @@ void mw_case_workload(struct mw_case *c)
     w->global_batch = (int64_t)global_batch;
     w->dtype = dtype_of(c);
     w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
-    if (strcmp(mw_case_stack_of(r), "megatron-core") == 0) {
+    if (strcmp(mw_case_stack_of(r), "megatron-core") == 0 ||
+        r->method[0] != '\0') {
         w->grad_dtype = MW_BF16;
     }
     mw_case_fill(c, MW_FILL_GRAD_DTYPE);
@@ -72,9 +89,7 @@ void mw_case_workload(struct mw_case *c)
     w->has_dropout = is_unfused;
     mw_case_fill(c, MW_FILL_ATTENTION);
     if (mw_text_has(r->kind, "lora")) {
-        mw_case_fill(c, MW_FILL_LORA);
-        w->lora_rank = 16;
-        w->lora_targets = MW_LORA_ATTENTION;
+        take_lora(c);
     }
     w->causal_flops = mw_text_has(r->flops_attention, "causal") ||
                       mw_text_has(r->tflops_def, "causal");
@@ -252,14 +267,24 @@ static void refuse(struct mw_case *c)
 }
 
 /* "optimizer to CPU"; "Full Offload", unless the note says "Opt Offl=N; Par
- * Offl=N". */
+ * Offl=N". The runs of Megatron with ZeRO (BigScience, experiments/gpt2.md)
+ * kept their checkpoints in the host's memory unless the note says "PA_CPU=N",
+ * and a section of them is "With full cpu offload". */
 static void take_offload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
-    bool is_full = mw_text_has(r->framework, "full offload");
+    bool is_zero_branch = mw_text_has(r->framework, "Deepspeed ZeRO");
+    bool is_full =
+        mw_text_has(r->framework, "full offload") ||
+        (is_zero_branch && mw_text_has(r->source, "full cpu offload"));
     bool optimizer = mw_text_has(r->offload, "optimizer") ||
                      (is_full && !mw_text_has(r->note, "Opt Offl=N"));
 
+    if (is_zero_branch || mw_text_has(r->framework, "full offload")) {
+        mw_case_fill(c, MW_FILL_OFFLOAD);
+    }
+    c->layout.offload_activations =
+        is_zero_branch && !mw_text_has(r->note, "PA_CPU=N");
     c->layout.offload_optimizer = optimizer;
     c->layout.offload_weights = is_full && !mw_text_has(r->note, "Par Offl=N");
 }
@@ -315,6 +340,9 @@ void mw_case_layout(struct mw_case *c)
     take_zero_bubble(c);
     if (strcmp(c->row->schedule, "gpipe") == 0) {
         l->schedule = "gpipe";
+    }
+    if (strcmp(c->row->offload, "all") == 0) {
+        l->offload_weights = l->offload_optimizer = 1;
     }
 }
 

@@ -62,8 +62,18 @@ static const char *torchtitan_of(const struct mw_measured *r)
     return is_2024 ? "torchtitan-2024" : "torchtitan";
 }
 
+/* BigScience's notes say where Megatron ran without DeepSpeed. */
 static const char *deepspeed_of(const struct mw_measured *r)
 {
+    if (mw_text_has(r->note, "DS=N")) {
+        return "megatron-2021";
+    }
+    if (r->zero != NULL && strchr(r->zero, '3') != NULL) {
+        return mw_text_has(r->framework, "Megatron") ||
+                       mw_text_has(r->framework, "HF +")
+                   ? "megatron-deepspeed-zero3"
+                   : "deepspeed";
+    }
     return mw_text_has(r->dtype, "bf16") ? "megatron-deepspeed-bf16"
                                          : "megatron-deepspeed";
 }

@@ -7,7 +7,9 @@
  *   torchtune's README. One replica a GPU, its state shared out where there
  *   are several. The longest sequence of the data set comes first in LitGPT's
  *   scripts, so that the peak is that of seq_max. LitGPT's LoRA: rank 8 on
- *   query and value.
+ *   query and value (ours: all of attention). torchtune's recipes: rank 16 on
+ *   attention and MLP, activations recomputed, and full fine-tuning of 70B
+ *   with everything offloaded (README: "uses CPU offload").
  *
  *   profile of layers (column `model_states_MB`): Galvatron's model profiler,
  *   which profiles with one micro-batch a replica, gpipe, and everything
@@ -78,6 +80,10 @@ static void take_finetune(struct mw_case *c, struct mw_measured *r)
     r->tp = r->pp = 1;
     r->dp = r->gpus;
     r->zero = r->gpus > 1 ? "3" : "0";
+    if (mw_text_has(r->framework, "torchtune")) {
+        r->recompute = "full";
+        r->offload = mw_text_has(r->method, "full, FSDP") ? "all" : "";
+    }
 }
 
 /* ---- profile of layers -----------------------------------------------------

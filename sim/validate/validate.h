@@ -60,6 +60,10 @@
       "REDUCE_SCATTER mode), else no")                                         \
     X(TIED, "tied",                                                            \
       "nanotron's scaling_benchmarks.py ties the embedding where ffn < 10000") \
+    X(OFFLOAD, "offload",                                                      \
+      "BigScience's V100 runs with ZeRO-3: checkpoints (PA_CPU), optimizer "   \
+      "and weights in the host's memory where the table or its section says "  \
+      "so")                                                                    \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \
@@ -86,8 +90,8 @@
       "where memory alone was measured: micro-batch x dp x pp")                \
     X(FINETUNE, "finetune",                                                    \
       "fine-tuning tables: the longest sequence of the data; one replica a "   \
-      "GPU, sharded (ZeRO-3) where there are several; LoRA of rank 8 on "      \
-      "query and value")                                                       \
+      "GPU, sharded (ZeRO-3) where there are several; LitGPT's LoRA of rank "  \
+      "8 on attention, torchtune's of 16 on all with recomputation")           \
     X(PROFILE, "profile",                                                      \
       "Galvatron's profile: A100, one micro-batch a replica, gpipe, ZeRO-3; "  \
       "4096 tokens unless the source's name gives a length")                   \

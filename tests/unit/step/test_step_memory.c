@@ -224,6 +224,35 @@ static void test_habits_of_stacks(void **state)
     mw_step_result_release(&fsdp);
 }
 
+/* Whole weights are there while they are loaded, if nothing later is larger. */
+static void test_loading_whole_weights(void **state)
+{
+    struct bench *b = *state;
+    double n = (double)mw_model_param_count(&b->scenario.model);
+    struct mw_stack_memory *habit = &b->ctx.stack.memory;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    l.zero = 3;
+    l.recompute = MW_RECOMPUTE_FULL;
+    struct mw_step_result plain = memory_of(b, &l);
+    habit->load_whole = 1;
+    struct mw_step_result whole = memory_of(b, &l);
+    habit->load_whole = 100;
+    struct mw_step_result more = memory_of(b, &l);
+    habit->load_whole = 0;
+    assert_true(whole.peak_bytes >= plain.peak_bytes);
+    const struct mw_stage_memory *m = &more.memory[0];
+    mw_assert_near(m->total_bytes - m->overhead_bytes - m->buffer_bytes -
+                       m->weight_bytes,
+                   100 * 2 * n, 1e-12, 0);
+    assert_string_equal(more.memory[0].moment, "loading");
+    mw_step_result_release(&plain);
+    mw_step_result_release(&whole);
+    mw_step_result_release(&more);
+}
+
 static void test_fast_form_has_the_same_peak(void **state)
 {
     static const char *const kinds[] = {"1f1b", "gpipe", "zb-h1",
@@ -259,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_recomputation_keeps_less),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_habits_of_stacks),
+        cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_fast_form_has_the_same_peak),
     };
 

@@ -184,6 +184,8 @@ static void test_stack_by_framework(void **state)
          "fp16"},
         {"Megatron-DeepSpeed (BigScience)", "A100", "",
          "megatron-deepspeed-bf16", "bf16"},
+        {"Megatron-DeepSpeed (BigScience)", "A100", "DS=N", "megatron-2021",
+         "bf16"},
         {"Megatron-DeepSpeed/Megatron-LM (vTrain)", "A100", "", "megatron-2021",
          ""},
         {"MaxText (dgxc v25.02)", "H100", "", "jax", ""},
@@ -209,6 +211,26 @@ static void test_stack_by_framework(void **state)
                                 .microbatches = (double)NAN};
 
         assert_string_equal(mw_case_stack_of(&r), rows[i].stack);
+    }
+}
+
+/* BigScience's runs with ZeRO-3, and others under DeepSpeed. */
+static void test_stack_by_zero_stage(void **state)
+{
+    static const char *const rows[][2] = {
+        {"Megatron-LM + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
+        {"HF + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
+        {"DeepSpeed ALST", "deepspeed"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mw_measured r = {.framework = rows[i][0],
+                                .gpu = "V100",
+                                .note = "",
+                                .dtype = "fp16",
+                                .zero = "3"};
+
+        assert_string_equal(mw_case_stack_of(&r), rows[i][1]);
     }
 }
 
@@ -242,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_variant),
         cmocka_unit_test(test_stack_by_framework),
+        cmocka_unit_test(test_stack_by_zero_stage),
         cmocka_unit_test(test_again)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
