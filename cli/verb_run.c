@@ -16,7 +16,7 @@ struct args {
     const char *plan, *backend, *trace, *clock, *slow, *steps;
     long long ranks;
     double hang_s;
-    const char *resume, *checkpoint, *every;
+    const char *resume, *base, *checkpoint, *every;
     bool verify, is_print;
 };
 
@@ -31,6 +31,7 @@ enum {
     OPT_PRINT,
     OPT_HANG,
     OPT_RESUME,
+    OPT_BASE,
     OPT_CHECKPOINT,
     OPT_EVERY
 };
@@ -56,6 +57,10 @@ static const struct argp_option options[] = {
      "With --checkpoint: after every N steps as well", 0},
     {"resume", OPT_RESUME, "FILE", 0,
      "Go on from a checkpoint; the plan may have another layout", 0},
+    {"base", OPT_BASE, "FILE", 0,
+     "With adapters (lora_rank): the checkpoint that the frozen weights come "
+     "from; else they are drawn from the seed",
+     0},
     {"hang-timeout", OPT_HANG, "TIME", 0,
      "Stop when no rank shows a sign of life for so long (default 8s; 0s: "
      "never). A layer of a large model may need more",
@@ -122,6 +127,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_RESUME:
         a->resume = arg;
+        return 0;
+    case OPT_BASE:
+        a->base = arg;
         return 0;
     case OPT_CHECKPOINT:
         a->checkpoint = arg;
@@ -217,6 +225,7 @@ static void build(const struct args *a, struct mw_launch *launch)
     add_pair(launch, "--slow", a->slow);
     add_pair(launch, "--hwdb", a->cli.hwdb);
     add_pair(launch, "--resume", a->resume);
+    add_pair(launch, "--base", a->base);
     add_pair(launch, "--checkpoint", a->checkpoint);
     add_pair(launch, "--checkpoint-every", a->every);
     if (a->verify) {

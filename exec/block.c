@@ -124,10 +124,37 @@ static struct mw_pair dense_pair(const struct mw_exec *ex,
                         .out = "fc2",
                         .ffn = ex->dims.ffn,
                         .h1 = f->h1,
-                        .g = f->g};
+                        .g = f->g,
+                        .ha = {f->ha[MW_LINEAR_FC1], f->ha[MW_LINEAR_FC2]}};
     if (k) {
+        p.dha[0] = k->dha[MW_LINEAR_FC1];
+        p.dha[1] = k->dha[MW_LINEAR_FC2];
         p.dh1 = k->dh1;
         p.dy_full = k->dy_full;
+    }
+    return p;
+}
+
+/* A linear layer of attention. */
+static struct mw_product product_of(const struct mw_exec *ex,
+                                    const struct mw_block *b,
+                                    enum mw_linear_id id,
+                                    const struct mw_block_fwd *f,
+                                    const struct mw_block_bwd *k)
+{
+    const struct mw_dims *d = &ex->dims;
+    struct mw_product p = {.linear = id == MW_LINEAR_KV     ? &b->kv
+                                     : id == MW_LINEAR_PROJ ? &b->proj
+                                                            : &b->q,
+                           .rows = d->rows,
+                           .n = id == MW_LINEAR_KV ? d->kv_width
+                                                   : first_width(d),
+                           .k = d->hidden,
+                           .ha = f->ha[id],
+                           .dha = k ? k->dha[id] : NULL};
+    if (id == MW_LINEAR_PROJ) {
+        p.n = d->hidden;
+        p.k = d->q_width;
     }
     return p;
 }
@@ -174,17 +201,17 @@ static enum mw_status attention_forward(struct mw_exec *ex,
     void *sum;
     ops->norm_fwd(ex->dev, &norm, f->n1);
     MW_TRY(mw_region_enter(ex, "qkv", f->n1, ex->full, &n1));
-    ops->linear_fwd(ex->dev, f->q, n1, b->q.weight.w, b->q.bias.w, d->rows,
-                    first_width(d), d->hidden);
+    const struct mw_product q = product_of(ex, b, MW_LINEAR_Q, f, NULL);
+    const struct mw_product kv = product_of(ex, b, MW_LINEAR_KV, f, NULL);
+    const struct mw_product proj = product_of(ex, b, MW_LINEAR_PROJ, f, NULL);
+    mw_linear_forward(ex, &q, f->q, n1, b->q.bias.w);
     if (!d->is_fused_qkv) {
-        ops->linear_fwd(ex->dev, f->kv, n1, b->kv.weight.w, b->kv.bias.w,
-                        d->rows, d->kv_width, d->hidden);
+        mw_linear_forward(ex, &kv, f->kv, n1, b->kv.bias.w);
     }
     rotate(ex, f->q, f->kv, 1);
     struct mw_dev_attention a = attention_arg(ex, f);
     MW_TRY(core_forward(ex, f, &a));
-    ops->linear_fwd(ex->dev, ex->tmp, f->att, b->proj.weight.w, NULL, d->rows,
-                    d->hidden, d->q_width);
+    mw_linear_forward(ex, &proj, ex->tmp, f->att, NULL);
     MW_TRY(mw_region_leave(ex, "proj", ex->tmp, &sum));
     ops->add(ex->dev, f->mid, sum, b->proj.bias.w, f->x, d->own_rows,
              d->hidden);
@@ -241,16 +268,16 @@ static enum mw_status mlp_backward(struct mw_exec *ex, const struct mw_block *b,
 }
 
 static void qkv_backward(struct mw_exec *ex, const struct mw_block *b,
-                         struct mw_block_bwd *k)
+                         const struct mw_block_fwd *f, struct mw_block_bwd *k)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     void *dn1 = d->is_sp ? ex->full : k->dn1;
-    ops->linear_bwd_input(ex->dev, dn1, k->dq, b->q.weight.w, d->rows,
-                          first_width(d), d->hidden);
+    const struct mw_product q = product_of(ex, b, MW_LINEAR_Q, f, k);
+    const struct mw_product kv = product_of(ex, b, MW_LINEAR_KV, f, k);
+    mw_linear_backward(ex, &q, dn1, k->dq);
     if (!d->is_fused_qkv) {
-        ops->linear_bwd_input(ex->dev, ex->tmp, k->dkv, b->kv.weight.w, d->rows,
-                              d->kv_width, d->hidden);
+        mw_linear_backward(ex, &kv, ex->tmp, k->dkv);
         ops->add(ex->dev, dn1, dn1, NULL, ex->tmp, d->rows, d->hidden);
     }
 }
@@ -261,7 +288,6 @@ static enum mw_status attention_backward(struct mw_exec *ex,
                                          struct mw_block_bwd *k, void *dx)
 {
     const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid;
     struct mw_dev_attention a = attention_arg(ex, f);
     if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
@@ -270,8 +296,8 @@ static enum mw_status attention_backward(struct mw_exec *ex,
         mw_exec_relabel(ex, MW_SPAN_B, "B");
     }
     MW_TRY(mw_region_enter(ex, "proj", k->dmid, k->dmid_full, &dmid));
-    ops->linear_bwd_input(ex->dev, ex->tmp, dmid, b->proj.weight.w, d->rows,
-                          d->hidden, d->q_width);
+    const struct mw_product proj = product_of(ex, b, MW_LINEAR_PROJ, f, k);
+    mw_linear_backward(ex, &proj, ex->tmp, dmid);
     struct qkv_view g = view_qkv(ex, k->dq, k->dkv);
     a.dout = ex->tmp;
     a.dq = g.q;
@@ -279,7 +305,7 @@ static enum mw_status attention_backward(struct mw_exec *ex,
     a.dv = g.v;
     MW_TRY(core_backward(ex, f, &a));
     rotate(ex, k->dq, k->dkv, -1);
-    qkv_backward(ex, b, k);
+    qkv_backward(ex, b, f, k);
     MW_TRY(mw_region_sum_gradient(ex, "qkv", k->dn1));
     struct mw_dev_norm norm = norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
     norm_backward(ex, &norm, dx, k->dn1, k->dmid);
@@ -297,11 +323,12 @@ enum mw_status mw_block_backward(struct mw_exec *ex, const struct mw_block *b,
 }
 
 /* ---- weights ------------------------------------------------------------ */
-static void linear_weight(struct mw_exec *ex, const struct mw_linear *l,
-                          const void *dy, const void *x, int n, int k)
+static void norm_weight(struct mw_exec *ex, const struct mw_norm_tensors *t,
+                        const struct mw_dev_norm *norm, const void *dn)
 {
-    ex->dev->ops->linear_bwd_weight(ex->dev, l->weight.g, l->bias.g, dy, x,
-                                    ex->dims.rows, n, k);
+    if (t->gamma.g) {
+        ex->dev->ops->norm_bwd_param(ex->dev, norm, t->gamma.g, t->beta.g, dn);
+    }
 }
 
 enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
@@ -309,7 +336,6 @@ enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
                                const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
     const void *dmid = d->is_sp ? k->dmid_full : k->dmid, *n1;
     mw_beat_tick(ex->rec->beat);
     const struct mw_pair p = dense_pair(ex, b, f, k);
@@ -317,17 +343,18 @@ enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
                      : mw_pair_weight(ex, &p, f->n2, dy));
     struct mw_dev_norm norm2 =
         norm_arg(ex, &b->norm2, f->mid, f->mean2, f->rstd2);
-    ops->norm_bwd_param(ex->dev, &norm2, b->norm2.gamma.g, b->norm2.beta.g,
-                        k->dn2);
-    linear_weight(ex, &b->proj, dmid, f->att, d->hidden, d->q_width);
+    norm_weight(ex, &b->norm2, &norm2, k->dn2);
+    const struct mw_product q = product_of(ex, b, MW_LINEAR_Q, f, k);
+    const struct mw_product kv = product_of(ex, b, MW_LINEAR_KV, f, k);
+    const struct mw_product proj = product_of(ex, b, MW_LINEAR_PROJ, f, k);
+    mw_linear_weight(ex, &proj, dmid, f->att);
     MW_TRY(mw_region_enter(ex, "qkv", f->n1, ex->full, &n1));
-    linear_weight(ex, &b->q, k->dq, n1, first_width(d), d->hidden);
+    mw_linear_weight(ex, &q, k->dq, n1);
     if (!d->is_fused_qkv) {
-        linear_weight(ex, &b->kv, k->dkv, n1, d->kv_width, d->hidden);
+        mw_linear_weight(ex, &kv, k->dkv, n1);
     }
     struct mw_dev_norm norm1 =
         norm_arg(ex, &b->norm1, f->x, f->mean1, f->rstd1);
-    ops->norm_bwd_param(ex->dev, &norm1, b->norm1.gamma.g, b->norm1.beta.g,
-                        k->dn1);
+    norm_weight(ex, &b->norm1, &norm1, k->dn1);
     return MW_OK;
 }

@@ -42,36 +42,53 @@ static char *part_name(const char *path)
 }
 
 /* ---- what the file is of ------------------------------------------------ */
+/* Parameters first .. end - 1 of the table: those that learn; or, in a file of
+ * the whole model that a run with adapters begins from, those it freezes. */
+struct content {
+    size_t first, end;
+    bool is_base;
+};
+
+static struct content content_of(const struct mw_exec *ex, bool is_base)
+{
+    const struct mw_shards *s = &ex->shards;
+    return is_base ? (struct content){0, s->n_frozen_params, true}
+                   : (struct content){s->n_frozen_params, s->params.n, false};
+}
+
 static uint64_t whole_count(const struct mw_param *p)
 {
     return (uint64_t)p->n_copies * (uint64_t)p->outer * (uint64_t)p->rows *
            (uint64_t)p->cols;
 }
 
-/* Float at which a tensor of parameter `id` begins in the payload. */
-static uint64_t place_of(const struct mw_exec *ex, int id, enum tensor t)
-{
-    uint64_t at = 0;
-    for (int i = 0; i < id; i++) {
-        at += TENSORS * whole_count(&ex->shards.params.v[i]);
-    }
-    return at + (uint64_t)t * whole_count(&ex->shards.params.v[id]);
-}
-
-static uint64_t payload_bytes(const struct mw_exec *ex)
+static uint64_t count_of(const struct mw_exec *ex, size_t first, size_t end)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < ex->shards.params.n; i++) {
+    for (size_t i = first; i < end; i++) {
         n += TENSORS * whole_count(&ex->shards.params.v[i]);
     }
-    return n * sizeof(float);
+    return n;
 }
 
-/* Names and shapes of the parameters. */
-static uint64_t model_hash(const struct mw_exec *ex)
+/* Float at which a tensor of parameter `id` begins in the payload. */
+static uint64_t place_of(const struct mw_exec *ex, const struct content *c,
+                         size_t id, enum tensor t)
+{
+    return count_of(ex, c->first, id) +
+           (uint64_t)t * whole_count(&ex->shards.params.v[id]);
+}
+
+static uint64_t payload_bytes(const struct mw_exec *ex, const struct content *c)
+{
+    return count_of(ex, c->first, c->end) * sizeof(float);
+}
+
+/* Names and shapes of the parameters: of adapters, of what they change too. */
+static uint64_t model_hash(const struct mw_exec *ex, const struct content *c)
 {
     uint64_t h = MW_HASH_INIT;
-    for (size_t i = 0; i < ex->shards.params.n; i++) {
+    for (size_t i = 0; i < c->end; i++) {
         const struct mw_param *p = &ex->shards.params.v[i];
         const int64_t shape[] = {p->layer, p->n_copies, p->outer, p->rows,
                                  p->cols};
@@ -108,6 +125,7 @@ static enum mw_status payload_hash(int fd, uint64_t bytes, const char *path,
 struct file {
     int fd;
     bool is_reading;
+    struct content content;
     const char *path;
     struct mw_err *err;
 };
@@ -173,6 +191,12 @@ static void mirror_free(struct mirror *m)
     }
 }
 
+/* Moments are only of what learns, and not taken from a base. */
+static bool has_tensor(const struct file *f, enum tensor t)
+{
+    return t == TENSOR_WEIGHT || !f->content.is_base;
+}
+
 static enum mw_status move_slice(const struct mw_exec *ex, const struct file *f,
                                  const struct mw_slice *s, struct mirror *m)
 {
@@ -184,10 +208,11 @@ static enum mw_status move_slice(const struct mw_exec *ex, const struct file *f,
         if (t == TENSOR_WEIGHT && f->is_reading && !ex->unit_w) {
             r = (struct mw_range){s->offset, s->n, 0}; /* all, to compute */
         }
-        if (r.n > 0) {
-            MW_TRY(move_runs(f, s, r.first - s->offset, r.n,
-                             m->v[t] + mw_stored_at(ex, b, &r),
-                             place_of(ex, s->id, (enum tensor)t)));
+        if (r.n > 0 && has_tensor(f, (enum tensor)t)) {
+            MW_TRY(move_runs(
+                f, s, r.first - s->offset, r.n,
+                m->v[t] + mw_stored_at(ex, b, &r),
+                place_of(ex, &f->content, (size_t)s->id, (enum tensor)t)));
         }
     }
     return MW_OK;
@@ -209,7 +234,8 @@ static enum mw_status move_all(const struct mw_exec *ex, const struct file *f,
 {
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
-        if (f->is_reading || writes(ex, s)) {
+        if (s->is_frozen == f->content.is_base &&
+            (f->is_reading || writes(ex, s))) {
             MW_TRY(move_slice(ex, f, s, m));
         }
     }
@@ -221,7 +247,8 @@ enum mw_status mw_checkpoint_begin(const struct mw_exec *ex, const char *path,
                                    struct mw_err *err)
 {
     char *part = part_name(path);
-    off_t size = (off_t)(PAYLOAD + payload_bytes(ex));
+    const struct content c = content_of(ex, false);
+    off_t size = (off_t)(PAYLOAD + payload_bytes(ex, &c));
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     enum mw_status st = MW_OK;
     if (fd < 0 || ftruncate(fd, size) != 0) {
@@ -238,7 +265,10 @@ enum mw_status mw_checkpoint_write(const struct mw_exec *ex, const char *path,
                                    struct mw_err *err)
 {
     char *part = part_name(path);
-    struct file f = {open(part, O_WRONLY), false, part, err};
+    struct file f = {.fd = open(part, O_WRONLY),
+                     .content = content_of(ex, false),
+                     .path = part,
+                     .err = err};
     enum mw_status st = f.fd < 0 ? fails(err, part, "cannot open") : MW_OK;
     if (st == MW_OK) {
         struct mirror m;
@@ -260,15 +290,17 @@ static enum mw_status write_header(const struct mw_exec *ex, int fd,
                                    uint64_t hash, const char *part,
                                    struct mw_err *err)
 {
+    const struct content c = content_of(ex, false);
     char text[PAYLOAD + 1];
-    int n = snprintf(
-        text, sizeof text,
-        "MWCKPT01{\"format\": 1, \"model\": \"%.200s\", "
-        "\"model_hash\": \"%016" PRIx64 "\", \"step\": %d, "
-        "\"seed\": %" PRIu64 ", \"payload_bytes\": %" PRIu64
-        ", \"payload_hash\": \"%016" PRIx64 "\"}",
-        ex->job->model->name ? ex->job->model->name : "unnamed", model_hash(ex),
-        ex->step, (uint64_t)ex->job->workload->seed, payload_bytes(ex), hash);
+    int n = snprintf(text, sizeof text,
+                     "MWCKPT01{\"format\": 1, \"model\": \"%.200s\", "
+                     "\"model_hash\": \"%016" PRIx64 "\", \"step\": %d, "
+                     "\"seed\": %" PRIu64 ", \"payload_bytes\": %" PRIu64
+                     ", \"payload_hash\": \"%016" PRIx64 "\"}",
+                     ex->job->model->name ? ex->job->model->name : "unnamed",
+                     model_hash(ex, &c), ex->step,
+                     (uint64_t)ex->job->workload->seed, payload_bytes(ex, &c),
+                     hash);
     memset(text + n, ' ', sizeof text - (size_t)n);
     snprintf(text + PAYLOAD - SEAL, SEAL + 1, "%016" PRIx64 "\n",
              mw_hash64(MW_HASH_INIT, text, PAYLOAD - SEAL));
@@ -281,12 +313,13 @@ static enum mw_status write_header(const struct mw_exec *ex, int fd,
 enum mw_status mw_checkpoint_finish(const struct mw_exec *ex, const char *path,
                                     struct mw_err *err)
 {
+    const struct content c = content_of(ex, false);
     char *part = part_name(path);
     uint64_t hash = 0;
     int fd = open(part, O_RDWR);
     enum mw_status st = fd < 0 ? fails(err, part, "cannot open") : MW_OK;
     if (st == MW_OK) {
-        st = payload_hash(fd, payload_bytes(ex), part, &hash, err);
+        st = payload_hash(fd, payload_bytes(ex, &c), part, &hash, err);
     }
     if (st == MW_OK) {
         st = write_header(ex, fd, hash, part, err);
@@ -329,7 +362,8 @@ static uint64_t hex_of(const json_t *o, const char *key)
     return text && sscanf(text, "%16" SCNx64, &v) == 1 ? v : 0;
 }
 
-static enum mw_status check_header(const struct mw_exec *ex, const json_t *o,
+static enum mw_status check_header(const struct mw_exec *ex,
+                                   const struct content *c, const json_t *o,
                                    const char *path, struct mw_err *err)
 {
     json_int_t format = json_integer_value(json_object_get(o, "format"));
@@ -339,9 +373,9 @@ static enum mw_status check_header(const struct mw_exec *ex, const json_t *o,
                        "%s: format %lld; this program reads format 1", path,
                        (long long)format);
     }
-    if (hex_of(o, "model_hash") != model_hash(ex) ||
+    if (hex_of(o, "model_hash") != model_hash(ex, c) ||
         (uint64_t)json_integer_value(json_object_get(o, "payload_bytes")) !=
-            payload_bytes(ex)) {
+            payload_bytes(ex, c)) {
         return mw_fail(err, MW_EINPUT,
                        "%s: its model is %s, with other parameters than the "
                        "plan's %s",
@@ -351,11 +385,10 @@ static enum mw_status check_header(const struct mw_exec *ex, const json_t *o,
     return MW_OK;
 }
 
-static enum mw_status check_payload(const struct mw_exec *ex, const json_t *o,
-                                    int fd, const char *path,
-                                    struct mw_err *err)
+static enum mw_status check_payload(uint64_t bytes, const json_t *o, int fd,
+                                    const char *path, struct mw_err *err)
 {
-    uint64_t hash = 0, bytes = payload_bytes(ex);
+    uint64_t hash = 0;
     off_t size = lseek(fd, 0, SEEK_END);
     if (size != (off_t)(PAYLOAD + bytes)) {
         return mw_fail(err, MW_EINPUT,
@@ -374,8 +407,9 @@ static enum mw_status check_payload(const struct mw_exec *ex, const json_t *o,
 }
 
 enum mw_status mw_checkpoint_check(const struct mw_exec *ex, const char *path,
-                                   struct mw_err *err)
+                                   bool is_base, struct mw_err *err)
 {
+    const struct content c = content_of(ex, is_base);
     json_t *o = NULL;
     int fd = open(path, O_RDONLY);
     if (fd < 0) {
@@ -383,10 +417,10 @@ enum mw_status mw_checkpoint_check(const struct mw_exec *ex, const char *path,
     }
     enum mw_status st = read_header(fd, path, &o, err);
     if (st == MW_OK) {
-        st = check_header(ex, o, path, err);
+        st = check_header(ex, &c, o, path, err);
     }
     if (st == MW_OK) {
-        st = check_payload(ex, o, fd, path, err);
+        st = check_payload(payload_bytes(ex, &c), o, fd, path, err);
     }
     json_decref(o);
     close(fd);
@@ -400,6 +434,9 @@ static enum mw_status read_tensors(struct mw_exec *ex, const struct file *f)
     mirror_make(ex, &m);
     enum mw_status st = move_all(ex, f, &m);
     for (int t = 0; t < TENSORS && st == MW_OK; t++) {
+        if (!has_tensor(f, (enum tensor)t)) {
+            continue;
+        }
         ex->dev->ops->to_device(ex->dev, device[t], m.v[t],
                                 m.n[t] * sizeof(float));
     }
@@ -408,9 +445,13 @@ static enum mw_status read_tensors(struct mw_exec *ex, const struct file *f)
 }
 
 enum mw_status mw_checkpoint_read(struct mw_exec *ex, const char *path,
-                                  struct mw_err *err)
+                                  bool is_base, struct mw_err *err)
 {
-    struct file f = {open(path, O_RDONLY), true, path, err};
+    struct file f = {.fd = open(path, O_RDONLY),
+                     .is_reading = true,
+                     .content = content_of(ex, is_base),
+                     .path = path,
+                     .err = err};
     json_t *o = NULL;
     if (f.fd < 0) {
         return fails(err, path, "cannot open");
@@ -419,7 +460,7 @@ enum mw_status mw_checkpoint_read(struct mw_exec *ex, const char *path,
     if (st == MW_OK) {
         st = read_tensors(ex, &f);
     }
-    if (st == MW_OK) {
+    if (st == MW_OK && !is_base) {
         ex->step = (int)json_integer_value(json_object_get(o, "step"));
     }
     json_decref(o);

@@ -32,11 +32,13 @@ enum mw_status mw_checkpoint_finish(const struct mw_exec *ex, const char *path,
 
 /*
  * Loading: rank 0 checks the file (whole, unaltered, of this model), then all
- * read their slices; ex->step is the number of steps done.
+ * read their slices; ex->step is the number of steps done. A checkpoint of a
+ * run with adapters holds them alone. With `is_base` the file is one of the
+ * whole model, and its weights become those that adapters leave as they are.
  */
 enum mw_status mw_checkpoint_check(const struct mw_exec *ex, const char *path,
-                                   struct mw_err *err);
+                                   bool is_base, struct mw_err *err);
 enum mw_status mw_checkpoint_read(struct mw_exec *ex, const char *path,
-                                  struct mw_err *err);
+                                  bool is_base, struct mw_err *err);
 
 #endif

@@ -203,6 +203,9 @@ struct mw_dev_ops {
     /* May overwrite the logits. */
     void (*xent_bwd)(struct mw_dev *dev, const struct mw_dev_xent *a,
                      void *dlogits, float scale);
+    /* dst += src, n rows of `width` elements. */
+    void (*add_rows)(struct mw_dev *dev, struct mw_dev_rows dst,
+                     struct mw_dev_rows src, int n, int width);
     /* y = x + bias + residual; bias may be NULL, y may be x or residual. */
     void (*add)(struct mw_dev *dev, void *y, const void *x, const void *bias,
                 const void *residual, int rows, int width);

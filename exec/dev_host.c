@@ -373,6 +373,18 @@ static void host_add(struct mw_dev *dev, void *y, const void *x,
     slow_end(dev, MW_OP_ADD, t);
 }
 
+static void host_add_rows(struct mw_dev *dev, struct mw_dev_rows dst,
+                          struct mw_dev_rows src, int n, int width)
+{
+    int64_t t = slow_begin(dev, MW_OP_ADD);
+    for (size_t i = 0; i < (size_t)n; i++) {
+        mw_k_accumulate((float *)((char *)dst.p + i * dst.ld),
+                        (const float *)((const char *)src.p + i * src.ld),
+                        (size_t)width);
+    }
+    slow_end(dev, MW_OP_ADD, t);
+}
+
 static void host_accumulate(struct mw_dev *dev, float *y, const float *x,
                             size_t n)
 {
@@ -438,6 +450,7 @@ const struct mw_dev_ops mw_dev_host = {
     .xent_loss = host_xent_loss,
     .xent_bwd = host_xent_bwd,
     .add = host_add,
+    .add_rows = host_add_rows,
     .accumulate = host_accumulate,
     .adamw = host_adamw,
 };

@@ -200,23 +200,36 @@ static bool saves_after(const struct drive *d, int step)
                                    (every > 0 && (step + 1) % every == 0));
 }
 
-static enum mw_status resume(struct drive *d)
+/* All ranks read a file that rank 0 has checked; the reference too. */
+static enum mw_status read_from(struct drive *d, const char *path, bool is_base)
 {
-    const char *path = d->opts->resume;
     enum mw_status st = MW_OK;
     if (!path) {
         return MW_OK;
     }
     if (d->world->rank == 0) {
-        st = mw_checkpoint_check(&d->ex, path, d->err);
+        st = mw_checkpoint_check(&d->ex, path, is_base, d->err);
     }
     MW_TRY(agree(d, st));
-    st = mw_checkpoint_read(&d->ex, path, d->err);
+    st = mw_checkpoint_read(&d->ex, path, is_base, d->err);
     if (st == MW_OK && d->ref.is_open) {
-        st = mw_checkpoint_read(&d->ref.ex, path, d->err);
+        st = mw_checkpoint_read(&d->ref.ex, path, is_base, d->err);
     }
-    d->out->first_step = d->ex.step;
     return agree(d, st);
+}
+
+static enum mw_status resume(struct drive *d)
+{
+    if (d->opts->base && d->job.workload->lora_rank == 0) {
+        return mw_fail(d->err, MW_EUSAGE,
+                       "--base: %s has no adapters, which alone leave weights "
+                       "as they are; --resume goes on from a checkpoint",
+                       d->opts->plan);
+    }
+    MW_TRY(read_from(d, d->opts->base, true));
+    MW_TRY(read_from(d, d->opts->resume, false));
+    d->out->first_step = d->ex.step;
+    return MW_OK;
 }
 
 static enum mw_status train(struct drive *d)

@@ -75,6 +75,9 @@ enum mw_status mw_embedding_weight(struct mw_exec *ex, const struct mw_chunk *c,
     const struct mw_dims *d = &ex->dims;
     struct mw_dev_vocab a = vocab_arg(ex, f);
     const void *dx;
+    if (!c->embedding.g) {
+        return MW_OK; /* frozen */
+    }
     MW_TRY(mw_region_enter(ex, "embed", b->dx[0], ex->full, &dx));
     ex->dev->ops->embedding_bwd(ex->dev, &a, c->embedding.g, dx);
     if (d->has_position) {
@@ -160,6 +163,9 @@ enum mw_status mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
 {
     const struct mw_dims *d = &ex->dims;
     const void *nf;
+    if (!c->head.g) {
+        return MW_OK; /* frozen */
+    }
     MW_TRY(mw_region_enter(ex, "head", f->nf, ex->full, &nf));
     ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, f->logits, nf,
                                     d->rows, d->vocab, d->hidden);

@@ -42,8 +42,10 @@ struct mw_dims {
     bool is_sp;                  /* sequence parallel, tp > 1 */
     enum mw_recompute recompute; /* what B computes again */
     bool is_dealt;               /* context parallel by heads: all-to-alls */
-    bool keeps_repeated;         /* full recomputation with W apart from B: what
-                                    B repeated stays until W */
+    int lora_rank;       /* of adapters, beside which all is frozen; 0: none */
+    bool adapts_mlp;     /* not attention's linear layers alone */
+    bool keeps_repeated; /* full recomputation with W apart from B: what
+                            B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -51,8 +53,24 @@ struct mw_tensor {
     void *w;
     float *g;
 };
+/* A linear layer of n_outer equal parts (q, k and v; gate and up). With
+ * adapters (linear.c) the rest is frozen: has no gradient. */
 struct mw_linear {
     struct mw_tensor weight, bias;
+    struct mw_tensor lora_a, lora_b;
+    int n_outer;
+};
+/* Those of a block that may have adapters; fc1 and fc2 are the dense MLP's or
+ * the shared expert's. */
+enum mw_linear_id {
+    MW_LINEAR_Q,
+    MW_LINEAR_KV,
+    MW_LINEAR_PROJ,
+    MW_LINEAR_FC1,
+    MW_LINEAR_FC2,
+    MW_LINEAR_EXPERT_1,
+    MW_LINEAR_EXPERT_2,
+    MW_LINEARS
 };
 struct mw_norm_tensors {
     struct mw_tensor gamma, beta;
@@ -60,7 +78,8 @@ struct mw_norm_tensors {
 struct mw_block {
     int layer;
     bool is_moe; /* its second half: router and own experts, else fc1, fc2 */
-    struct mw_tensor router, experts_1, experts_2, shared_gate;
+    struct mw_tensor router, shared_gate;
+    struct mw_linear experts_1, experts_2; /* of all own experts */
     struct mw_linear shared_1, shared_2;
     struct mw_norm_tensors norm1, norm2;
     struct mw_linear q;  /* the fused [q | k | v] when is_fused_qkv */
@@ -104,11 +123,13 @@ struct mw_block_fwd {
     float *mean1, *rstd1, *lse, *mean2, *rstd2;
     /* Where CP deals out heads: whole sequences of the own heads. */
     void *head_q, *head_k, *head_v, *head_out;
+    void *ha[MW_LINEARS]; /* adapters: [n_outer][rows][rank] */
     struct mw_moe_fwd moe;
 };
 struct mw_block_bwd {
     void *dn1, *dq, *dkv, *dmid, *dn2, *dh1;
     void *dy_full, *dmid_full; /* with sp: gathered by B, read by W */
+    void *dha[MW_LINEARS];     /* gradients at ha */
     struct mw_moe_bwd moe;
 };
 struct mw_fwd {
@@ -181,6 +202,12 @@ struct mw_exec {
     void *full;    /* [rows][hidden]: gathered rows, or an output unused */
     void *scratch; /* attention */
     size_t tmp_bytes, full_bytes, scratch_bytes;
+    /* What F need not keep where weights are frozen. */
+    struct mw_block_fwd lent;
+    void *lent_nf, *lent_mem;
+    size_t lent_bytes;
+    void *lora_tmp[2]; /* [rows][max width] */
+    size_t lora_tmp_bytes;
     /* Of one layer: what recomputation brings back for its backward pass. */
     struct mw_block_fwd repeated;
     void *repeated_mem;
@@ -276,6 +303,27 @@ enum mw_status mw_region_leave(struct mw_exec *ex, const char *name, void *full,
 enum mw_status mw_region_sum_gradient(struct mw_exec *ex, const char *name,
                                       void *dn);
 
+/* ---- a linear layer (linear.c) ------------------------------------------ */
+struct mw_product {
+    const struct mw_linear *linear;
+    int rows, n, k;
+    void *ha, *dha; /* of adapters: F keeps, B keeps */
+};
+/* y = x W^T + bias; dx = dy W; both with what adapters add. */
+void mw_linear_forward(struct mw_exec *ex, const struct mw_product *p, void *y,
+                       const void *x, const void *bias);
+void mw_linear_backward(struct mw_exec *ex, const struct mw_product *p,
+                        void *dx, const void *dy);
+/* Gradients of what learns. */
+void mw_linear_weight(struct mw_exec *ex, const struct mw_product *p,
+                      const void *dy, const void *x);
+static inline bool mw_linear_learns(const struct mw_linear *l)
+{
+    return l->weight.g || l->lora_a.w;
+}
+void mw_linear_open(struct mw_exec *ex);
+void mw_linear_close(struct mw_exec *ex);
+
 /* ---- two linear layers and an activation (pair.c) ----------------------- */
 struct mw_pair {
     const struct mw_linear *fc1, *fc2;
@@ -283,6 +331,7 @@ struct mw_pair {
     int ffn;              /* of this rank */
     void *h1, *g;         /* what F keeps */
     void *dh1, *dy_full;  /* what B keeps */
+    void *ha[2], *dha[2]; /* of adapters */
 };
 /* *out: the sum, all rows or with sp the own ones; the bias of fc2 is not in
  * it. x and dy are what stands outside of the region. */

@@ -39,6 +39,7 @@ enum {
     OPT_RESULT,
     OPT_BEATS,
     OPT_RESUME,
+    OPT_BASE,
     OPT_CHECKPOINT,
     OPT_EVERY,
     OPT_WARMUP
@@ -60,6 +61,8 @@ static const struct argp_option options[] = {
      0},
     {"warmup", OPT_WARMUP, "N", 0, "Steps that are not timed (default 3)", 0},
     {"resume", OPT_RESUME, "FILE", 0, "Go on from a checkpoint", 0},
+    {"base", OPT_BASE, "FILE", 0,
+     "Adapters: the checkpoint that the frozen weights come from", 0},
     {"checkpoint", OPT_CHECKPOINT, "FILE", 0, "Write a checkpoint at the end",
      0},
     {"checkpoint-every", OPT_EVERY, "N", 0, "And after every N steps", 0},
@@ -140,6 +143,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_CHECKPOINT:
         a->run.checkpoint = arg;
+        return 0;
+    case OPT_BASE:
+        a->run.base = arg;
         return 0;
     case OPT_WARMUP:
         parse_count("--warmup", STEPS_MAX, arg, &a->run.warmup, state);

@@ -268,22 +268,66 @@ static int fc1_width(const struct mw_dims *d)
 /* One own expert's rows and matrices. */
 struct expert {
     int rows;
-    size_t first;      /* row in expert order */
-    size_t at_1, at_2; /* elements into fc1 and fc2 */
+    size_t first; /* row in expert order */
+    struct mw_linear fc1, fc2;
+    struct mw_product one, two;
 };
 
 static struct expert expert_at(const struct mw_exec *ex,
                                const struct mw_moe_fwd *f, int i)
 {
-    const struct mw_dims *d = &ex->dims;
-    size_t h = (size_t)d->hidden;
-    struct expert e = {.rows = expert_rows(ex, f, i),
-                       .at_1 = (size_t)i * (size_t)fc1_width(d) * h,
-                       .at_2 = (size_t)i * (size_t)d->moe_ffn * h};
+    struct expert e = {.rows = expert_rows(ex, f, i)};
     for (int before = 0; before < i; before++) {
         e.first += (size_t)expert_rows(ex, f, before);
     }
     return e;
+}
+
+static struct mw_tensor tensor_at(const struct mw_exec *ex,
+                                  const struct mw_tensor *all, int i, size_t n)
+{
+    size_t at = (size_t)i * n;
+    return (struct mw_tensor){all->w ? mw_dev_at(ex->dev, all->w, at) : NULL,
+                              all->g ? all->g + at : NULL};
+}
+
+static struct mw_linear linear_at(const struct mw_exec *ex,
+                                  const struct mw_linear *all, int i, int n,
+                                  int k)
+{
+    size_t rank = (size_t)ex->dims.lora_rank * (size_t)all->n_outer;
+    return (struct mw_linear){
+        .weight = tensor_at(ex, &all->weight, i, (size_t)n * (size_t)k),
+        .lora_a = tensor_at(ex, &all->lora_a, i, rank * (size_t)k),
+        .lora_b = tensor_at(ex, &all->lora_b, i,
+                            (size_t)ex->dims.lora_rank * (size_t)n),
+        .n_outer = all->n_outer};
+}
+
+/* The two products of expert i, with its matrices and its rows of what adapters
+ * keep. */
+static void bind_expert(const struct mw_exec *ex, const struct mw_block *b,
+                        const struct mw_block_fwd *f,
+                        const struct mw_block_bwd *k, int i, struct expert *e)
+{
+    const struct mw_dims *d = &ex->dims;
+    int w1 = fc1_width(d);
+    size_t at = e->first * (size_t)d->lora_rank;
+    size_t at_1 = at * (size_t)b->experts_1.n_outer;
+    e->fc1 = linear_at(ex, &b->experts_1, i, w1, d->hidden);
+    e->fc2 = linear_at(ex, &b->experts_2, i, d->hidden, d->moe_ffn);
+    e->one = (struct mw_product){
+        .linear = &e->fc1, .rows = e->rows, .n = w1, .k = d->hidden};
+    e->two = (struct mw_product){
+        .linear = &e->fc2, .rows = e->rows, .n = d->hidden, .k = d->moe_ffn};
+    if (e->fc1.lora_a.w) {
+        e->one.ha = mw_dev_at(ex->dev, f->ha[MW_LINEAR_EXPERT_1], at_1);
+        e->two.ha = mw_dev_at(ex->dev, f->ha[MW_LINEAR_EXPERT_2], at);
+    }
+    if (e->fc1.lora_a.w && k) {
+        e->one.dha = mw_dev_at(ex->dev, k->dha[MW_LINEAR_EXPERT_1], at_1);
+        e->two.dha = mw_dev_at(ex->dev, k->dha[MW_LINEAR_EXPERT_2], at);
+    }
 }
 
 static void *rows_at(const struct mw_exec *ex, const void *p, size_t row,
@@ -293,8 +337,9 @@ static void *rows_at(const struct mw_exec *ex, const void *p, size_t row,
 }
 
 static void run_experts(struct mw_exec *ex, const struct mw_block *b,
-                        const struct mw_moe_fwd *f, void *out)
+                        const struct mw_block_fwd *block, void *out)
 {
+    const struct mw_moe_fwd *f = &block->moe;
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     int w1 = fc1_width(d);
@@ -305,13 +350,12 @@ static void run_experts(struct mw_exec *ex, const struct mw_block *b,
         if (e.rows == 0) {
             continue;
         }
-        ops->linear_fwd(ex->dev, h1, rows_at(ex, f->in, e.first, d->hidden),
-                        mw_dev_at(ex->dev, b->experts_1.w, e.at_1), NULL,
-                        e.rows, w1, d->hidden);
+        bind_expert(ex, b, block, NULL, i, &e);
+        mw_linear_forward(ex, &e.one, h1,
+                          rows_at(ex, f->in, e.first, d->hidden), NULL);
         ops->act_fwd(ex->dev, d->is_gated, g, h1, e.rows, d->moe_ffn);
-        ops->linear_fwd(ex->dev, rows_at(ex, out, e.first, d->hidden), g,
-                        mw_dev_at(ex->dev, b->experts_2.w, e.at_2), NULL,
-                        e.rows, d->hidden, d->moe_ffn);
+        mw_linear_forward(ex, &e.two, rows_at(ex, out, e.first, d->hidden), g,
+                          NULL);
     }
 }
 
@@ -332,7 +376,7 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
     ops->experts->gather(ex->dev, ex->moe_near, f->n2, m->from, n_sent(ex),
                          d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, m->in));
-    run_experts(ex, b, m, ex->moe_out);
+    run_experts(ex, b, f, ex->moe_out);
     MW_TRY(bring_back(ex, m, ex->moe_out, m->out));
     ops->experts->combine(ex->dev, y, m->out, m->place, m->weight, f->mid,
                           d->own_rows, d->top_k, d->hidden);
@@ -342,17 +386,25 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
 size_t mw_experts_kept_bytes(const struct mw_exec *ex,
                              const struct mw_moe_fwd *f)
 {
-    size_t width = (size_t)ex->dims.hidden + (size_t)fc1_width(&ex->dims) +
-                   (size_t)ex->dims.moe_ffn;
+    const struct mw_dims *d = &ex->dims;
+    size_t width = (size_t)fc1_width(d);
+    if (d->lora_rank == 0 || d->adapts_mlp) {
+        width += (size_t)d->hidden + (size_t)d->moe_ffn;
+    }
+    if (d->adapts_mlp) { /* gate and up, or up alone; down */
+        width += (size_t)d->lora_rank * (d->is_gated ? 3 : 2);
+    }
     return (size_t)arrived_rows(ex, f) * width * ex->dev->elem_bytes;
 }
 
 /* ---- backward ----------------------------------------------------------- */
 /* Input gradients of the experts: dh1 is kept, dx goes to `dx`. */
 static void run_experts_backward(struct mw_exec *ex, const struct mw_block *b,
-                                 const struct mw_moe_fwd *f,
-                                 const struct mw_moe_bwd *k, void *dx)
+                                 const struct mw_block_fwd *block,
+                                 const struct mw_block_bwd *kept, void *dx)
 {
+    const struct mw_moe_fwd *f = &block->moe;
+    const struct mw_moe_bwd *k = &kept->moe;
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     int w1 = fc1_width(d);
@@ -362,15 +414,13 @@ static void run_experts_backward(struct mw_exec *ex, const struct mw_block *b,
         if (e.rows == 0) {
             continue;
         }
-        ops->linear_bwd_input(ex->dev, ex->moe_dg,
-                              rows_at(ex, k->dy, e.first, d->hidden),
-                              mw_dev_at(ex->dev, b->experts_2.w, e.at_2),
-                              e.rows, d->hidden, d->moe_ffn);
+        bind_expert(ex, b, block, kept, i, &e);
+        mw_linear_backward(ex, &e.two, ex->moe_dg,
+                           rows_at(ex, k->dy, e.first, d->hidden));
         ops->act_bwd(ex->dev, d->is_gated, dh1, ex->moe_dg,
                      rows_at(ex, f->h1, e.first, w1), e.rows, d->moe_ffn);
-        ops->linear_bwd_input(ex->dev, rows_at(ex, dx, e.first, d->hidden), dh1,
-                              mw_dev_at(ex->dev, b->experts_1.w, e.at_1),
-                              e.rows, w1, d->hidden);
+        mw_linear_backward(ex, &e.one, rows_at(ex, dx, e.first, d->hidden),
+                           dh1);
     }
 }
 
@@ -386,7 +436,7 @@ enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
                               m->place, m->weight, d->own_rows, d->top_k,
                               d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, g->dy));
-    run_experts_backward(ex, b, m, g, ex->moe_out);
+    run_experts_backward(ex, b, f, k, ex->moe_out);
     MW_TRY(bring_back(ex, m, ex->moe_out, ex->moe_near));
     ops->experts->combine(ex->dev, k->dn2, ex->moe_near, m->place, NULL, NULL,
                           d->own_rows, d->top_k, d->hidden);
@@ -404,24 +454,23 @@ enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
                                  const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
     int w1 = fc1_width(d);
     for (int i = 0; i < d->n_local; i++) {
         struct expert e = expert_at(ex, &f->moe, i);
         if (e.rows == 0) {
             continue;
         }
-        ops->linear_bwd_weight(ex->dev, b->experts_2.g + e.at_2, NULL,
-                               rows_at(ex, k->moe.dy, e.first, d->hidden),
-                               rows_at(ex, f->moe.g, e.first, d->moe_ffn),
-                               e.rows, d->hidden, d->moe_ffn);
-        ops->linear_bwd_weight(ex->dev, b->experts_1.g + e.at_1, NULL,
-                               rows_at(ex, k->moe.dh1, e.first, w1),
-                               rows_at(ex, f->moe.in, e.first, d->hidden),
-                               e.rows, w1, d->hidden);
+        bind_expert(ex, b, f, k, i, &e);
+        mw_linear_weight(ex, &e.two, rows_at(ex, k->moe.dy, e.first, d->hidden),
+                         rows_at(ex, f->moe.g, e.first, d->moe_ffn));
+        mw_linear_weight(ex, &e.one, rows_at(ex, k->moe.dh1, e.first, w1),
+                         rows_at(ex, f->moe.in, e.first, d->hidden));
     }
-    ops->linear_bwd_weight(ex->dev, b->router.g, NULL, k->moe.dlogits, f->n2,
-                           d->own_rows, d->n_experts, d->hidden);
+    if (b->router.g) {
+        ex->dev->ops->linear_bwd_weight(ex->dev, b->router.g, NULL,
+                                        k->moe.dlogits, f->n2, d->own_rows,
+                                        d->n_experts, d->hidden);
+    }
     return d->shared_ffn > 0 ? mw_shared_weight(ex, b, f, k, dy) : MW_OK;
 }
 

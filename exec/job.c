@@ -86,9 +86,12 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "offload to the host's memory",
                      "plan without offload");
     }
-    if (w->lora_rank > 0) {
-        return lacks(err, "low-rank adapters",
-                     "take a workload without lora_rank");
+    if (w->base_dtype != MW_BASE_SAME) {
+        return lacks(err, "weights in 4 bits", "take base_dtype same");
+    }
+    if (w->lora_rank > 0 && l->etp > 1 && w->lora_targets == MW_LORA_ALL) {
+        return lacks(err, "adapters of experts in parts",
+                     "plan with etp 1 or take lora_targets attention");
     }
     return MW_OK;
 }

@@ -66,7 +66,16 @@ size_t mw_stored_at(const struct mw_exec *ex, enum mw_buffer buffer,
 
 size_t mw_buffer_size(const struct mw_exec *ex, enum mw_buffer buffer)
 {
-    return is_split(ex, (int)buffer) ? ex->shards.n_stored : ex->shards.n_total;
+    const struct mw_shards *s = &ex->shards;
+    if (buffer == MW_BUFFER_WEIGHT) {
+        return is_split(ex, (int)buffer) ? s->n_stored : s->n_total;
+    }
+    return is_split(ex, (int)buffer) ? s->n_learning_stored : s->n_learning;
+}
+
+static bool learns_in(const struct mw_unit *u, int layer)
+{
+    return !u->is_frozen && u->layer == layer;
 }
 
 size_t mw_units_largest(const struct mw_exec *ex)
@@ -139,7 +148,7 @@ void mw_layer_begin_weight(struct mw_exec *ex, int layer)
 {
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        if (u->layer == layer) {
+        if (learns_in(u, layer)) {
             ex->dev->ops->zero(ex->dev, ex->unit_g + u->place,
                                u->n * sizeof(float));
         }
@@ -150,7 +159,7 @@ enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer)
 {
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        if (u->layer == layer) {
+        if (learns_in(u, layer)) {
             MW_TRY(unit_collective(ex, "gradients", u, false,
                                    ex->unit_g + u->place));
             ex->dev->ops->accumulate(ex->dev, ex->g + u->stored,
@@ -165,37 +174,48 @@ enum mw_status mw_units_gather(struct mw_exec *ex)
 {
     for (size_t i = 0; i < ex->shards.units.n; i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        MW_TRY(unit_collective(ex, "weights", u, true,
-                               mw_dev_at(ex->dev, ex->w, u->offset)));
+        if (!u->is_frozen) {
+            MW_TRY(unit_collective(ex, "weights", u, true,
+                                   mw_dev_at(ex->dev, ex->w, u->offset)));
+        }
     }
     return MW_OK;
+}
+
+static enum mw_status reduce_whole(struct mw_exec *ex, const struct mw_unit *u,
+                                   const char *name)
+{
+    struct mw_comm *group = mw_unit_group(ex, u);
+    const struct mw_rec_event e = {.type = MW_REC_COLL,
+                                   .span = MW_SPAN_DP,
+                                   .name = name,
+                                   .microbatch = -1,
+                                   .stage = -1,
+                                   .bytes = (double)u->n_used * sizeof(float),
+                                   .dim = MW_DIM_DP,
+                                   .is_expert = u->is_expert,
+                                   .coll = MW_ALL_REDUCE};
+    if (group->size == 1) {
+        return MW_OK;
+    }
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st = group->ops->all_reduce(
+        group, ex->g + u->offset, u->n, MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
 }
 
 enum mw_status mw_units_reduce(struct mw_exec *ex)
 {
     for (size_t i = 0; i < ex->shards.units.n; i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        struct mw_comm *group = mw_unit_group(ex, u);
-        const struct mw_rec_event e = {
-            .type = MW_REC_COLL,
-            .span = MW_SPAN_DP,
-            .name = u->is_expert ? "expert gradients" : "gradients",
-            .microbatch = -1,
-            .stage = -1,
-            .bytes = (double)u->n_used * sizeof(float),
-            .dim = MW_DIM_DP,
-            .is_expert = u->is_expert,
-            .coll = MW_ALL_REDUCE};
-        if (is_split(ex, 1)) {
-            MW_TRY(unit_collective(ex, e.name, u, false, ex->g + u->offset));
-        } else if (group->size > 1) {
-            int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-            enum mw_status st =
-                group->ops->all_reduce(group, ex->g + u->offset, u->n,
-                                       MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
-            mw_rec_comm_end(ex->rec, begin_ns, &e);
-            MW_TRY(st);
+        const char *name = u->is_expert ? "expert gradients" : "gradients";
+        if (u->is_frozen) {
+            continue;
         }
+        MW_TRY(is_split(ex, 1)
+                   ? unit_collective(ex, name, u, false, ex->g + u->offset)
+                   : reduce_whole(ex, u, name));
     }
     return MW_OK;
 }

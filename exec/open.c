@@ -4,6 +4,8 @@
  */
 #include "exec/exec_int.h"
 
+#include <stdio.h>
+
 /* Does the schedule run W apart from B? */
 static bool has_weight_passes(const struct mw_job *job)
 {
@@ -37,6 +39,9 @@ static void set_dims(struct mw_exec *ex)
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
     d->moe_rows = d->own_rows * d->top_k * d->n_sources;
     d->recompute = l->recompute;
+    d->lora_rank = ex->job->workload->lora_rank;
+    d->adapts_mlp =
+        d->lora_rank > 0 && ex->job->workload->lora_targets == MW_LORA_ALL;
     d->is_dealt = l->cp > 1 && l->cp_form == MW_CP_A2A;
     d->keeps_repeated =
         l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
@@ -123,10 +128,12 @@ static struct mw_tensor tensor_of(const struct mw_exec *ex,
     /* In the buffers of all, or where its unit stands while it is needed. */
     const struct mw_unit *u = &ex->shards.units.v[s->unit];
     size_t in_units = u->place + s->offset - u->offset;
-    return (struct mw_tensor){
-        ex->unit_w ? mw_dev_at(ex->dev, ex->unit_w, in_units)
-                   : mw_dev_at(ex->dev, ex->w, s->offset),
-        ex->unit_g ? ex->unit_g + in_units : ex->g + s->offset};
+    return (struct mw_tensor){ex->unit_w
+                                  ? mw_dev_at(ex->dev, ex->unit_w, in_units)
+                                  : mw_dev_at(ex->dev, ex->w, s->offset),
+                              s->is_frozen ? NULL
+                              : ex->unit_g ? ex->unit_g + in_units
+                                           : ex->g + s->offset};
 }
 
 static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
@@ -135,11 +142,23 @@ static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
     return tensor_of(ex, mw_shards_find(&ex->shards, name, layer));
 }
 
-static struct mw_linear linear(const struct mw_exec *ex, const char *weight,
-                               const char *bias, int layer)
+/* "attn.q" of a layer, by its weight's name: with its bias and adapters. */
+static struct mw_linear linear(const struct mw_exec *ex, const char *name,
+                               int layer)
 {
-    return (struct mw_linear){tensor(ex, weight, layer),
-                              tensor(ex, bias, layer)};
+    static const char *const parts[] = {"weight", "bias", "lora_a", "lora_b"};
+    const struct mw_slice *found[4];
+    for (int i = 0; i < 4; i++) {
+        char full[64];
+        snprintf(full, sizeof full, "%s.%s", name, parts[i]);
+        found[i] = mw_shards_find(&ex->shards, full, layer);
+    }
+    return (struct mw_linear){.weight = tensor_of(ex, found[0]),
+                              .bias = tensor_of(ex, found[1]),
+                              .lora_a = tensor_of(ex, found[2]),
+                              .lora_b = tensor_of(ex, found[3]),
+                              .n_outer =
+                                  found[0] ? (int)found[0]->param->outer : 0};
 }
 
 static struct mw_norm_tensors norm(const struct mw_exec *ex, const char *weight,
@@ -154,26 +173,26 @@ static void bind_block(const struct mw_exec *ex, struct mw_block *b, int layer)
     b->norm1 = norm(ex, "attn.norm.weight", "attn.norm.bias", layer);
     b->norm2 = norm(ex, "mlp.norm.weight", "mlp.norm.bias", layer);
     if (ex->dims.is_fused_qkv) {
-        b->q = linear(ex, "attn.qkv.weight", "attn.qkv.bias", layer);
+        b->q = linear(ex, "attn.qkv", layer);
     } else {
-        b->q = linear(ex, "attn.q.weight", "attn.q.bias", layer);
-        b->kv = linear(ex, "attn.kv.weight", "attn.kv.bias", layer);
+        b->q = linear(ex, "attn.q", layer);
+        b->kv = linear(ex, "attn.kv", layer);
     }
-    b->proj = linear(ex, "attn.proj.weight", "attn.proj.bias", layer);
+    b->proj = linear(ex, "attn.proj", layer);
     b->is_moe = mw_model_layer_is_moe(ex->job->model, layer);
     b->router = tensor(ex, "moe.router.weight", layer);
-    b->experts_1 = tensor(ex, "moe.fc1.weight", layer);
-    b->experts_2 = tensor(ex, "moe.fc2.weight", layer);
-    b->shared_1 = linear(ex, "moe.shared.fc1.weight", "", layer);
-    b->shared_2 = linear(ex, "moe.shared.fc2.weight", "", layer);
+    b->experts_1 = linear(ex, "moe.fc1", layer);
+    b->experts_2 = linear(ex, "moe.fc2", layer);
+    b->shared_1 = linear(ex, "moe.shared.fc1", layer);
+    b->shared_2 = linear(ex, "moe.shared.fc2", layer);
     b->shared_gate = tensor(ex, "moe.shared.gate.weight", layer);
-    b->fc1 = ex->dims.is_gated
-                 ? linear(ex, "mlp.gate_up.weight", "mlp.gate_up.bias", layer)
-                 : linear(ex, "mlp.fc1.weight", "mlp.fc1.bias", layer);
-    b->fc2 = linear(ex, "mlp.fc2.weight", "mlp.fc2.bias", layer);
+    b->fc1 = ex->dims.is_gated ? linear(ex, "mlp.gate_up", layer)
+                               : linear(ex, "mlp.fc1", layer);
+    b->fc2 = linear(ex, "mlp.fc2", layer);
     b->layer = layer;
     MW_ASSERT(b->q.weight.w && b->proj.weight.w &&
-                  (b->is_moe ? b->experts_1.w && b->experts_2.w && b->router.w
+                  (b->is_moe ? b->experts_1.weight.w && b->experts_2.weight.w &&
+                                   b->router.w
                              : b->fc1.weight.w && b->fc2.weight.w) &&
                   b->norm1.gamma.w && b->norm2.gamma.w,
               "layer %d lacks a tensor", layer);
@@ -251,7 +270,7 @@ static void make_buffers(struct mw_exec *ex)
                                              ex->dev->elem_bytes);
     ex->g = flat(ex, mw_buffer_size(ex, MW_BUFFER_GRAD));
     if (mw_job_is_own_twin(ex->job, ex->at.pp)) {
-        ex->g_twin = flat(ex, ex->shards.n_total);
+        ex->g_twin = flat(ex, ex->shards.n_learning);
     }
     ex->m = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
     ex->v = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
@@ -318,6 +337,7 @@ enum mw_status mw_exec_open(struct mw_exec *ex, const struct mw_job *job,
     mw_shards_make(&ex->shards, job, ex->at);
     make_buffers(ex);
     mw_context_open(ex);
+    mw_linear_open(ex);
     mw_slabs_open(ex);
     mw_experts_open(ex);
     fill_weights(ex);
@@ -343,6 +363,7 @@ void mw_exec_close(struct mw_exec *ex)
 {
     mw_slabs_free(ex);
     mw_context_close(ex);
+    mw_linear_close(ex);
     mw_experts_close(ex);
     mw_parts_close(ex);
     if (ex->w) {
@@ -350,7 +371,7 @@ void mw_exec_close(struct mw_exec *ex)
                            mw_buffer_size(ex, MW_BUFFER_WEIGHT) *
                                ex->dev->elem_bytes);
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
-        free_flat(ex, ex->g_twin, ex->shards.n_total);
+        free_flat(ex, ex->g_twin, ex->shards.n_learning);
         free_flat(ex, ex->m, mw_buffer_size(ex, MW_BUFFER_STATE));
         free_flat(ex, ex->v, mw_buffer_size(ex, MW_BUFFER_STATE));
         free_flat(ex, ex->unit_g, ex->n_unit);

@@ -10,9 +10,26 @@
  */
 #include "exec/exec_int.h"
 
-static int width_1(const struct mw_exec *ex, const struct mw_pair *p)
+static struct mw_product first(const struct mw_exec *ex,
+                               const struct mw_pair *p)
 {
-    return ex->dims.is_gated ? 2 * p->ffn : p->ffn;
+    return (struct mw_product){.linear = p->fc1,
+                               .rows = ex->dims.rows,
+                               .n = ex->dims.is_gated ? 2 * p->ffn : p->ffn,
+                               .k = ex->dims.hidden,
+                               .ha = p->ha[0],
+                               .dha = p->dha[0]};
+}
+
+static struct mw_product second(const struct mw_exec *ex,
+                                const struct mw_pair *p)
+{
+    return (struct mw_product){.linear = p->fc2,
+                               .rows = ex->dims.rows,
+                               .n = ex->dims.hidden,
+                               .k = p->ffn,
+                               .ha = p->ha[1],
+                               .dha = p->dha[1]};
 }
 
 enum mw_status mw_pair_forward(struct mw_exec *ex, const struct mw_pair *p,
@@ -20,13 +37,12 @@ enum mw_status mw_pair_forward(struct mw_exec *ex, const struct mw_pair *p,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
+    const struct mw_product one = first(ex, p), two = second(ex, p);
     const void *all;
     MW_TRY(mw_region_enter(ex, p->in, x, ex->full, &all));
-    ops->linear_fwd(ex->dev, p->h1, all, p->fc1->weight.w, p->fc1->bias.w,
-                    d->rows, width_1(ex, p), d->hidden);
+    mw_linear_forward(ex, &one, p->h1, all, p->fc1->bias.w);
     ops->act_fwd(ex->dev, d->is_gated, p->g, p->h1, d->rows, p->ffn);
-    ops->linear_fwd(ex->dev, ex->tmp, p->g, p->fc2->weight.w, NULL, d->rows,
-                    d->hidden, p->ffn);
+    mw_linear_forward(ex, &two, ex->tmp, p->g, NULL);
     return mw_region_leave(ex, p->out, ex->tmp, out);
 }
 
@@ -35,27 +51,24 @@ enum mw_status mw_pair_backward(struct mw_exec *ex, const struct mw_pair *p,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
+    const struct mw_product one = first(ex, p), two = second(ex, p);
     const void *all;
     MW_TRY(mw_region_enter(ex, p->out, dy, p->dy_full, &all));
-    ops->linear_bwd_input(ex->dev, ex->tmp, all, p->fc2->weight.w, d->rows,
-                          d->hidden, p->ffn);
+    mw_linear_backward(ex, &two, ex->tmp, all);
     ops->act_bwd(ex->dev, d->is_gated, p->dh1, ex->tmp, p->h1, d->rows, p->ffn);
-    ops->linear_bwd_input(ex->dev, d->is_sp ? ex->full : dx, p->dh1,
-                          p->fc1->weight.w, d->rows, width_1(ex, p), d->hidden);
+    mw_linear_backward(ex, &one, d->is_sp ? ex->full : dx, p->dh1);
     return mw_region_sum_gradient(ex, p->in, dx);
 }
 
 enum mw_status mw_pair_weight(struct mw_exec *ex, const struct mw_pair *p,
                               const void *x, const void *dy)
 {
-    const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
+    const struct mw_product one = first(ex, p), two = second(ex, p);
     const void *all;
-    ops->linear_bwd_weight(ex->dev, p->fc2->weight.g, p->fc2->bias.g,
-                           d->is_sp ? p->dy_full : dy, p->g, d->rows, d->hidden,
-                           p->ffn);
-    MW_TRY(mw_region_enter(ex, p->in, x, ex->full, &all));
-    ops->linear_bwd_weight(ex->dev, p->fc1->weight.g, p->fc1->bias.g, p->dh1,
-                           all, d->rows, width_1(ex, p), d->hidden);
+    mw_linear_weight(ex, &two, ex->dims.is_sp ? p->dy_full : dy, p->g);
+    if (mw_linear_learns(p->fc1)) {
+        MW_TRY(mw_region_enter(ex, p->in, x, ex->full, &all));
+        mw_linear_weight(ex, &one, p->dh1, all);
+    }
     return MW_OK;
 }

@@ -50,12 +50,18 @@ int mw_shards_sharers(const struct mw_job *job, int stage, bool is_expert)
 }
 
 /* ---- units -------------------------------------------------------------- */
-static void open_unit(struct mw_shards *shards, int layer, bool is_expert)
+/* A kind of unit: of experts or not, frozen or not. */
+struct kind {
+    bool is_expert, is_frozen;
+};
+
+static void open_unit(struct mw_shards *shards, int layer, struct kind kind)
 {
     struct mw_unit u = {.offset = shards->n_total,
                         .stored = shards->n_stored,
                         .layer = layer,
-                        .is_expert = is_expert};
+                        .is_expert = kind.is_expert,
+                        .is_frozen = kind.is_frozen};
     for (size_t i = 0; i < shards->units.n; i++) {
         const struct mw_unit *before = &shards->units.v[i];
         u.place += before->layer == layer ? before->n : 0;
@@ -109,6 +115,7 @@ static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
     struct mw_slice s = {.param = p,
                          .id = id,
                          .is_tied = is_tied,
+                         .is_frozen = (size_t)id < shards->n_frozen_params,
                          .rows = p->rows / rows_ways,
                          .cols = p->cols / cols_ways,
                          .n_outer = p->outer * p->n_copies / w.n_ep,
@@ -124,26 +131,53 @@ static void add_slice(struct mw_shards *shards, const struct mw_layout *layout,
     mw_array_push(&shards->slices, s);
 }
 
-/* The stage's tensors of experts, or all others. */
-static void add_stage(struct mw_shards *shards, const struct mw_job *job,
-                      struct mw_coord at, bool experts)
+static bool is_of_kind(const struct mw_shards *shards, size_t id, struct kind k)
 {
-    int layer = -2; /* of the open unit: none */
+    return (shards->params.v[id].shard == MW_SHARD_EXPERT) == k.is_expert &&
+           (id < shards->n_frozen_params) == k.is_frozen;
+}
+
+/* The stage's tensors of a kind; returns whether there are any. The last unit
+ * is left open. */
+static bool add_stage(struct mw_shards *shards, const struct mw_job *job,
+                      struct mw_coord at, struct kind kind)
+{
+    bool is_open = false;
     for (size_t i = 0; i < shards->params.n; i++) {
         const struct mw_param *p = &shards->params.v[i];
-        bool is_expert = p->shard == MW_SHARD_EXPERT;
-        if (is_expert != experts || !holds_layer(job, at.pp, p->layer)) {
+        if (!is_of_kind(shards, i, kind) ||
+            !holds_layer(job, at.pp, p->layer)) {
             continue;
         }
-        if (layer == -2) {
-            open_unit(shards, p->layer, experts);
-        } else if (job->layout.zero >= 2 && p->layer != layer) {
+        if (is_open && job->layout.zero >= 2 &&
+            p->layer != last_unit(shards)->layer) {
             close_unit(shards, job, at.pp);
-            open_unit(shards, p->layer, experts);
+            is_open = false;
         }
-        layer = p->layer;
+        if (!is_open) {
+            open_unit(shards, p->layer, kind);
+        }
+        is_open = true;
         add_slice(shards, &job->layout, (int)i, at, false);
     }
+    return is_open;
+}
+
+/* The table of the model and, behind it, of the adapters. */
+static void make_params(struct mw_shards *shards, const struct mw_job *job)
+{
+    const struct mw_workload *w = job->workload;
+    struct mw_params adapters = {0};
+    mw_model_params(job->model, &shards->params);
+    if (w->lora_rank == 0) {
+        return;
+    }
+    mw_lora_params(&shards->params, w->lora_rank, w->lora_targets, &adapters);
+    shards->n_frozen_params = shards->params.n;
+    for (size_t i = 0; i < adapters.n; i++) {
+        mw_array_push(&shards->params, adapters.v[i]);
+    }
+    mw_array_release(&adapters);
 }
 
 static int find_embedding(const struct mw_shards *shards)
@@ -160,17 +194,24 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
                     struct mw_coord at)
 {
     *shards = (struct mw_shards){0};
-    mw_model_params(job->model, &shards->params);
+    static const struct kind kinds[] = {
+        {false, false}, {true, false}, {false, true}, {true, true}};
+    make_params(shards, job);
     int embedding = find_embedding(shards);
-    add_stage(shards, job, at, false);
-    if (job->model->tied && embedding >= 0 &&
-        holds_stage(job, at.pp, job->n_virtual - 1)) {
-        add_slice(shards, &job->layout, embedding, at, true);
-    }
-    close_unit(shards, job, at.pp);
-    add_stage(shards, job, at, true);
-    if (last_unit(shards)->is_expert) {
-        close_unit(shards, job, at.pp);
+    bool is_last = job->model->tied && embedding >= 0 &&
+                   holds_stage(job, at.pp, job->n_virtual - 1);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool is_open = add_stage(shards, job, at, kinds[i]);
+        if (is_last && is_of_kind(shards, (size_t)embedding, kinds[i])) {
+            add_slice(shards, &job->layout, embedding, at, true);
+        }
+        if (is_open) {
+            close_unit(shards, job, at.pp);
+        }
+        if (!kinds[i].is_frozen) {
+            shards->n_learning = shards->n_total;
+            shards->n_learning_stored = shards->n_stored;
+        }
     }
 }
 
@@ -222,11 +263,26 @@ static bool ends_branch(const struct mw_param *p)
            strcmp(p->name, "moe.shared.fc2.weight") == 0;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), n_end = strlen(end);
+    return n >= n_end && strcmp(name + n - n_end, end) == 0;
+}
+
 static bool is_norm_weight(const struct mw_param *p)
 {
-    size_t n = strlen(p->name);
-    return p->is_norm_or_bias && n > 11 &&
-           strcmp(p->name + n - 11, "norm.weight") == 0;
+    return p->is_norm_or_bias && ends_with(p->name, "norm.weight");
+}
+
+/* Half the width of the uniform distribution of a matrix. A uniform variable on
+ * [-a, a] has deviation a / sqrt(3). */
+static double half_width(const struct mw_param *p, const struct mw_model *m)
+{
+    if (ends_with(p->name, ".lora_a")) {
+        return 1.0 / sqrt((double)p->cols);
+    }
+    double deviation = ends_branch(p) ? 0.02 / sqrt(2.0 * m->n_layers) : 0.02;
+    return ends_with(p->name, ".lora_b") ? 0.0 : deviation * sqrt(3.0);
 }
 
 static void fill_slice(const struct mw_slice *s, const struct mw_model *m,
@@ -239,12 +295,7 @@ static void fill_slice(const struct mw_slice *s, const struct mw_model *m,
         }
         return;
     }
-    double deviation = 0.02;
-    if (ends_branch(s->param)) {
-        deviation /= sqrt(2.0 * m->n_layers);
-    }
-    /* A uniform variable on [-a, a] has deviation a / sqrt(3). */
-    double a = deviation * sqrt(3.0);
+    double a = half_width(s->param, m);
     for (size_t i = 0; i < s->n; i++) {
         double u =
             mw_rand_unit(seed, (uint64_t)s->id, mw_slice_whole_index(s, i));

@@ -13,6 +13,9 @@
  * or columns of each), and their gradients are shared by other ranks than those
  * of the rest, so they stand in units of their own, behind.
  *
+ * Under low-rank adapters (workload.lora_rank) all tensors of the model are
+ * frozen: they have weights alone and stand behind the adapters.
+ *
  * A tied head is a second slice of the embedding's tensor with its own
  * gradient, on the last stage (`is_tied`); the two gradients are added once
  * at the end of a step, so that any pipeline adds in the same order.
@@ -27,6 +30,7 @@ struct mw_slice {
     const struct mw_param *param;
     int id;             /* index in the model's table: the random stream */
     bool is_tied;       /* the head's copy of the embedding */
+    bool is_frozen;     /* has no gradient: adapters alone learn */
     int64_t rows, cols; /* local; outer is the parameter's */
     int64_t first_row, first_col; /* place in the whole tensor */
     int64_t n_outer, first_outer; /* outer parts of all own copies (experts) */
@@ -41,11 +45,13 @@ struct mw_unit {
     size_t stored;    /* where the own part is in a buffer that is split */
     size_t place;     /* among the units of its layer */
     int layer;        /* with one unit for all layers: of the first */
+    bool is_frozen;   /* adapters alone learn */
     bool is_expert;   /* shared by the ranks that have the same experts */
 };
 
 struct mw_shards {
-    struct mw_params params; /* the model's table */
+    struct mw_params params; /* the model's table, then adapters */
+    size_t n_frozen_params;  /* under adapters: the model's; else 0 */
     struct {
         struct mw_slice *v;
         size_t n, cap;
@@ -54,6 +60,7 @@ struct mw_shards {
     MW_ARRAY(struct mw_unit) units;
     size_t n_total;  /* elements, the units' padding included */
     size_t n_stored; /* those of them that one rank of each group owns */
+    size_t n_learning, n_learning_stored; /* of the units that learn: first */
 };
 
 /* Ranks that share the gradients of a stage's tensors: replicas, on two routes
@@ -73,7 +80,9 @@ const struct mw_slice *mw_shards_find_tied(const struct mw_shards *shards);
  * Initial weights into w[n_total]: value = f(seed, id, index in the whole
  * tensor), so any slicing draws the same numbers. Matrices are uniform with
  * standard deviation 0.02 (Radford et al., GPT-2, 2019), those that end a
- * residual branch scaled by 1 / sqrt(2 layers); norm weights 1, biases 0.
+ * residual branch scaled by 1 / sqrt(2 layers); norm weights 1, biases 0. Of an
+ * adapter A is uniform in +-1 / sqrt(in) (He et al., 2015, with a = sqrt 5, as
+ * Hugging Face PEFT draws it) and B zero.
  */
 void mw_shards_fill(const struct mw_shards *shards, const struct mw_model *m,
                     uint64_t seed, float *w);

@@ -18,8 +18,11 @@ static struct mw_pair shared_pair(const struct mw_exec *ex,
                         .out = "shared_fc2",
                         .ffn = ex->dims.shared_ffn,
                         .h1 = f->moe.shared_h1,
-                        .g = f->moe.shared_g};
+                        .g = f->moe.shared_g,
+                        .ha = {f->ha[MW_LINEAR_FC1], f->ha[MW_LINEAR_FC2]}};
     if (k) {
+        p.dha[0] = k->dha[MW_LINEAR_FC1];
+        p.dha[1] = k->dha[MW_LINEAR_FC2];
         p.dh1 = k->moe.shared_dh1;
         p.dy_full = k->moe.shared_dy_full;
     }
@@ -92,11 +95,11 @@ enum mw_status mw_shared_weight(struct mw_exec *ex, const struct mw_block *b,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_pair p = shared_pair(ex, b, f, k);
-    if (d->has_shared_gate) {
+    if (b->shared_gate.g) {
         ex->dev->ops->linear_bwd_weight(ex->dev, b->shared_gate.g, NULL,
                                         k->moe.shared_dlogit, f->n2,
                                         d->own_rows, 1, d->hidden);
-        dy = k->moe.shared_dy;
     }
+    dy = d->has_shared_gate ? k->moe.shared_dy : dy;
     return mw_pair_weight(ex, &p, f->n2, dy);
 }

@@ -98,6 +98,43 @@ static int half_of(const struct mw_block *b)
     return b->is_moe ? HALF_EXPERTS : HALF_DENSE;
 }
 
+/* Inputs of frozen linear layers without adapters need not be kept. */
+static bool keeps_mlp(const struct mw_dims *d)
+{
+    return d->lora_rank == 0 || d->adapts_mlp;
+}
+
+/* Experts get copies of these rows; router and shared expert read them. */
+static bool keeps_n2(const struct mw_dims *d, int half)
+{
+    return d->lora_rank == 0 ||
+           (d->adapts_mlp && ((half & HALF_DENSE) || d->shared_ffn > 0));
+}
+
+/* X A^T of each linear layer with adapters, or the gradients there: those of
+ * experts are counted when rows have arrived. */
+static void lay_adapters(struct carve *c, const struct mw_exec *ex, int half,
+                         void *ha[MW_LINEARS])
+{
+    const struct mw_dims *d = &ex->dims;
+    int rank = d->lora_rank, n_in = d->is_gated ? 2 : 1;
+    size_t arriving = (size_t)d->moe_rows * (size_t)rank * ex->dev->elem_bytes;
+    if (rank == 0) {
+        return;
+    }
+    ha[MW_LINEAR_Q] = take_rows(c, ex, d->is_fused_qkv ? 3 * rank : rank);
+    ha[MW_LINEAR_KV] = d->is_fused_qkv ? NULL : take_rows(c, ex, 2 * rank);
+    ha[MW_LINEAR_PROJ] = take_rows(c, ex, rank);
+    if (d->adapts_mlp && ((half & HALF_DENSE) || d->shared_ffn > 0)) {
+        ha[MW_LINEAR_FC1] = take_rows(c, ex, n_in * rank);
+        ha[MW_LINEAR_FC2] = take_rows(c, ex, rank);
+    }
+    if (d->adapts_mlp && (half & HALF_EXPERTS)) {
+        ha[MW_LINEAR_EXPERT_1] = take(c, (size_t)n_in * arriving);
+        ha[MW_LINEAR_EXPERT_2] = take(c, arriving);
+    }
+}
+
 /* As many rows as may arrive; those that did are counted when they have. */
 static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
                         struct mw_moe_fwd *f)
@@ -109,9 +146,14 @@ static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
     size_t experts = (size_t)d->n_experts;
     f->probs = take_table(c, (size_t)d->own_rows * experts * sizeof(float));
     f->out = take_table(c, sent * (size_t)d->hidden * el);
-    f->in = take(c, n * (size_t)d->hidden * el);
     f->h1 = take(c, n * width * el);
-    f->g = take(c, n * (size_t)d->moe_ffn * el);
+    if (keeps_mlp(d)) {
+        f->in = take(c, n * (size_t)d->hidden * el);
+        f->g = take(c, n * (size_t)d->moe_ffn * el);
+    } else {
+        f->in = ex->lent.moe.in;
+        f->g = ex->lent.moe.g;
+    }
     f->choice = take(c, sent * sizeof(int32_t));
     f->place = take(c, sent * sizeof(int32_t));
     f->from = take(c, sent * sizeof(int32_t));
@@ -125,7 +167,7 @@ static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
     if (d->shared_ffn > 0) {
         int ffn = d->shared_ffn;
         f->shared_h1 = take_rows(c, ex, d->is_gated ? 2 * ffn : ffn);
-        f->shared_g = take_rows(c, ex, ffn);
+        f->shared_g = keeps_mlp(d) ? take_rows(c, ex, ffn) : ex->lent.g;
         f->shared_out = d->has_shared_gate ? take_own(c, ex) : NULL;
         f->shared_logit = take_stats(c, ex);
     }
@@ -166,11 +208,12 @@ static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
     }
     f->att = take_rows(c, ex, d->q_width);
     f->mid = take_own(c, ex);
-    f->n2 = take_own(c, ex);
+    f->n2 = keeps_n2(d, half) ? take_own(c, ex) : ex->lent.n2;
     if (half & HALF_DENSE) {
         f->h1 = take_rows(c, ex, d->is_gated ? 2 * d->ffn : d->ffn);
-        f->g = take_rows(c, ex, d->ffn);
+        f->g = keeps_mlp(d) ? take_rows(c, ex, d->ffn) : ex->lent.g;
     }
+    lay_adapters(c, ex, half, f->ha);
     if (half & HALF_EXPERTS) {
         lay_moe_fwd(c, ex, &f->moe);
     }
@@ -188,7 +231,7 @@ static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
 static void lay_head_fwd(struct carve *c, const struct mw_exec *ex,
                          struct mw_fwd *f)
 {
-    f->nf = take_own(c, ex);
+    f->nf = ex->dims.lora_rank > 0 ? ex->lent_nf : take_own(c, ex);
     f->logits = take_rows(c, ex, ex->dims.vocab);
     f->mean = take_stats(c, ex);
     f->rstd = take_stats(c, ex);
@@ -247,8 +290,28 @@ static size_t lay_repeated(struct mw_exec *ex, void *base)
     return c.at;
 }
 
+/* What blocks write and nobody reads again once F has gone on. */
+static size_t lay_lent(struct mw_exec *ex, void *base)
+{
+    const struct mw_dims *d = &ex->dims;
+    struct carve c = {.base = base};
+    size_t el = ex->dev->elem_bytes, n = (size_t)d->moe_rows;
+    ex->lent.n2 = take_own(&c, ex);
+    ex->lent.g =
+        take_rows(&c, ex, d->ffn > d->shared_ffn ? d->ffn : d->shared_ffn);
+    ex->lent_nf = take_own(&c, ex);
+    ex->lent.moe.in = take(&c, n * (size_t)d->hidden * el);
+    ex->lent.moe.g = take(&c, n * (size_t)d->moe_ffn * el);
+    return c.at;
+}
+
 void mw_slabs_open(struct mw_exec *ex)
 {
+    if (ex->dims.lora_rank > 0) {
+        ex->lent_bytes = lay_lent(ex, NULL);
+        ex->lent_mem = ex->dev->ops->alloc(ex->dev, ex->lent_bytes);
+        lay_lent(ex, ex->lent_mem);
+    }
     ex->repeated_bytes = lay_repeated(ex, NULL);
     if (ex->repeated_bytes > 0) {
         ex->repeated_mem = ex->dev->ops->alloc(ex->dev, ex->repeated_bytes);
@@ -271,6 +334,7 @@ static void lay_block_bwd(struct carve *c, const struct mw_exec *ex, int half,
     } else {
         lay_moe_bwd(c, ex, &b->moe);
     }
+    lay_adapters(c, ex, half, b->dha);
     b->dy_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
     b->dmid_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
 }
@@ -433,6 +497,9 @@ enum mw_status mw_slabs_settle(struct mw_exec *ex)
 
 void mw_slabs_free(struct mw_exec *ex)
 {
+    if (ex->lent_mem) {
+        ex->dev->ops->free(ex->dev, ex->lent_mem, ex->lent_bytes);
+    }
     if (ex->repeated_mem) {
         ex->dev->ops->free(ex->dev, ex->repeated_mem, ex->repeated_bytes);
     }

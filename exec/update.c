@@ -40,7 +40,7 @@ static void add_twin(struct mw_exec *ex)
     const struct mw_slice *head = mw_shards_find_tied(&ex->shards);
     const struct mw_slice *embed =
         mw_shards_find(&ex->shards, "embed.weight", -1);
-    bool is_tied = head && embed;
+    bool is_tied = head && embed && !head->is_frozen;
     mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "twin gradient", -1, -1);
     if (is_tied) {
         ops->accumulate(ex->dev, ex->g + embed->offset,
@@ -48,7 +48,7 @@ static void add_twin(struct mw_exec *ex)
         ops->accumulate(ex->dev, ex->g_twin + embed->offset,
                         ex->g + head->offset, head->n);
     }
-    ops->accumulate(ex->dev, ex->g, ex->g_twin, ex->shards.n_total);
+    ops->accumulate(ex->dev, ex->g, ex->g_twin, ex->shards.n_learning);
     if (is_tied) {
         ops->copy(ex->dev, ex->g + head->offset, ex->g + embed->offset,
                   head->n * sizeof(float));
@@ -86,9 +86,14 @@ static enum mw_status reduce_tied(struct mw_exec *ex)
     return st;
 }
 
-/* ---- partial sums under sequence parallelism ---------------------------- */
+/* ---- partial sums over the TP group ------------------------------------- */
+/* With sp each rank saw its own rows in norms, routers and gates. Of adapters
+ * the half that all ranks have whole met a part of the columns on each. */
 static bool is_partial(const struct mw_slice *s)
 {
+    if (s->is_frozen || strstr(s->param->name, ".lora_")) {
+        return !s->is_frozen && s->param->shard == MW_SHARD_NONE;
+    }
     size_t n = strlen(s->param->name);
     const char *end = s->param->name + n;
     return (n > 11 && strcmp(end - 11, "norm.weight") == 0) ||
@@ -106,9 +111,9 @@ static struct mw_range gradient_of(const struct mw_exec *ex,
                       : (struct mw_range){s->offset, s->n, s->offset};
 }
 
-/* Each rank of the group saw its own rows in norms and routers: their gradients
- * are added, in one message. */
-static enum mw_status reduce_norms(struct mw_exec *ex)
+/* Of each such tensor a rank of the group has a part of the gradient: they are
+ * added, in one message. */
+static enum mw_status reduce_shared(struct mw_exec *ex)
 {
     const struct mw_dev_ops *ops = ex->dev->ops;
     size_t n = 0;
@@ -128,7 +133,7 @@ static enum mw_status reduce_norms(struct mw_exec *ex)
     }
     enum mw_status st = ops->sync(ex->dev, ex->err);
     if (st == MW_OK) {
-        st = mw_exec_tp_reduce(ex, "norms", all, n, MW_REDUCE_SUM);
+        st = mw_exec_tp_reduce(ex, "shared gradients", all, n, MW_REDUCE_SUM);
     }
     for (size_t i = ex->shards.slices.n; i-- > 0 && st == MW_OK;) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
@@ -148,11 +153,11 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex)
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     if (ex->g_twin) {
         add_twin(ex);
-    } else if (ex->job->model->tied) {
+    } else if (ex->job->model->tied && ex->dims.lora_rank == 0) {
         MW_TRY(reduce_tied(ex));
     }
-    if (ex->dims.is_sp) {
-        MW_TRY(reduce_norms(ex));
+    if (ex->tp->size > 1 && (ex->dims.is_sp || ex->dims.lora_rank > 0)) {
+        MW_TRY(reduce_shared(ex));
     }
     return ex->unit_g ? MW_OK : mw_units_reduce(ex);
 }
@@ -186,7 +191,9 @@ enum mw_status mw_exec_update(struct mw_exec *ex)
     int zero = ex->job->layout.zero;
     mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "adamw", -1, -1);
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
-        update_slice(ex, &ex->shards.slices.v[i]);
+        if (!ex->shards.slices.v[i].is_frozen) {
+            update_slice(ex, &ex->shards.slices.v[i]);
+        }
     }
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     mw_rec_idle(ex->rec);

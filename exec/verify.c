@@ -31,7 +31,7 @@ enum mw_status mw_reference_open(struct mw_reference *ref,
     MW_TRY(mw_job_fold(job, ref->layers, &ref->schedule, &ref->job, err));
     ref->has_job = true;
     mw_shards_make(&ref->shards, &ref->job, origin);
-    ref->g = mw_calloc(ref->shards.n_total, sizeof *ref->g);
+    ref->g = mw_calloc(ref->shards.n_learning, sizeof *ref->g);
     return rank == 0 ? open_on_root(ref, dev_ops, err) : MW_OK;
 }
 
@@ -155,6 +155,9 @@ static void compare_gradients(const struct mw_exec *ex,
     out->error = -1.0;
     for (size_t i = 0; i < ex->shards.slices.n; i++) {
         const struct mw_slice *s = &ex->shards.slices.v[i];
+        if (s->is_frozen) {
+            continue;
+        }
         const struct mw_slice *o = find_same(&ref->shards, s);
         MW_ASSERT(o, "the reference lacks %s", s->param->name);
         double error = slice_error(ex, s, mine, ref->g + o->offset, o->n);
@@ -224,7 +227,7 @@ static enum mw_status run_reference(struct mw_exec *ex,
                                     struct mw_reference *ref, double *out_loss)
 {
     struct mw_comm *w = ex->world;
-    size_t n = ref->shards.n_total;
+    size_t n = ref->shards.n_learning;
     double loss = 0.0;
     if (ref->is_open) {
         MW_TRY(mw_exec_walk(&ref->ex));

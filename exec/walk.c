@@ -334,7 +334,7 @@ enum mw_status mw_exec_walk(struct mw_exec *ex)
                        mw_buffer_size(ex, MW_BUFFER_GRAD) * sizeof(float));
     if (ex->g_twin) {
         ex->dev->ops->zero(ex->dev, ex->g_twin,
-                           ex->shards.n_total * sizeof(float));
+                           ex->shards.n_learning * sizeof(float));
     }
     mw_rec_idle(ex->rec);
     for (uint32_t i = s->first[ex->at.pp]; i < s->first[ex->at.pp + 1]; i++) {

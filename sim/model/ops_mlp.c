@@ -139,10 +139,15 @@ static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
     }
     if (s->m->moe.shared_gate) {
         mw_fstep_linear(out, s, "shared_gate", s->own_tokens, 1, s->m->hidden)
-            ->op.save_bytes =
-            x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
+            ->op.save_bytes = 0;
     }
     add_pair(s, &names, s->m->moe.shared_ffn, out)->op.save_bytes = 0;
+    if (s->m->moe.shared_gate) {
+        double x = x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
+
+        mw_fstep_simple(out, s, MW_OP_ADD, "shared_scale", s->own_tokens,
+                        s->m->hidden, 2 * x, x);
+    }
 }
 
 static void add_moe(const struct mw_sizes *s, struct mw_fsteps *out)

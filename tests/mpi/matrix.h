@@ -28,6 +28,8 @@ struct matrix_case {
     int cp, ep, etp; /* 0: 1 */
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
+    int lora_rank; /* adapters; 0: none */
+    enum mw_lora_targets lora_targets;
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };
 

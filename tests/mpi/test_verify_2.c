@@ -78,6 +78,37 @@ static void every_dimension(void **state)
     }
 }
 
+static void adapters(void **state)
+{
+    (void)state;
+    static const struct matrix_case cases[] = {
+        {.tp = 1, .pp = 2, .dp = 1},
+        {.tp = 1, .pp = 2, .dp = 1, .lora_targets = MW_LORA_ATTENTION},
+        {.tp = 2, .pp = 1, .dp = 1},
+        {.model = MATRIX_LLAMA, .tp = 2, .sp = true, .pp = 1, .dp = 1},
+        {.model = MATRIX_LLAMA, .tp = 1, .pp = 1, .dp = 2, .zero = 3},
+        {.model = MATRIX_LLAMA,
+         .tp = 1,
+         .pp = 2,
+         .dp = 1,
+         .schedule = "zb-h1",
+         .recompute = MW_RECOMPUTE_FULL},
+        {.model = MATRIX_MOE, .tp = 1, .pp = 1, .dp = 2, .ep = 2, .zero = 1},
+        {.model = MATRIX_MOE,
+         .tp = 1,
+         .pp = 2,
+         .dp = 1,
+         .lora_targets = MW_LORA_ATTENTION},
+        {.model = MATRIX_SHARED, .tp = 2, .sp = true, .pp = 1, .dp = 1},
+        {.model = MATRIX_SHARED, .tp = 1, .pp = 2, .dp = 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct matrix_case c = cases[i];
+        c.lora_rank = 4;
+        matrix_verify(world, &c);
+    }
+}
+
 /* Recomputed activations are the same bits: pipelines stay equal to the
  * reference, which recomputes nothing. With W apart from B (zb-h1) too. */
 static void recomputation_changes_no_bit(void **state)
@@ -276,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dimension),
+        cmocka_unit_test(adapters),
         cmocka_unit_test(recomputation_changes_no_bit),
         cmocka_unit_test(wrong_gradient_is_found),
         cmocka_unit_test(not_a_number_is_found),
