@@ -129,6 +129,30 @@ static struct mw_fsteps embedding_steps(const struct mw_sizes *s)
     return steps;
 }
 
+/* Where a multi-token-prediction module begins (DeepSeek-V3, arXiv:2412.19437,
+ * section 2.2): hidden state and embedding of the next token, each normed, side
+ * by side through a column-parallel product back to one hidden state, which
+ * Megatron-LM gathers whole (core/transformer/multi_token_prediction.py). */
+static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
+{
+    struct mw_fsteps steps = {0};
+    int64_t hidden = s->m->hidden;
+    double x = s->el * (double)s->tokens * (double)hidden;
+
+    mw_fstep_norm(&steps, s, "mtp_embed_norm", s->own_tokens, hidden);
+    mw_fstep_norm(&steps, s, "mtp_hidden_norm", s->own_tokens, hidden);
+    mw_fstep_tp_enter(&steps, s, "mtp_proj", 2 * hidden);
+    mw_fstep_sharded_input(mw_fstep_linear(&steps, s, "mtp_proj", s->tokens,
+                                           hidden / s->tp, 2 * hidden),
+                           s, 2 * hidden);
+    mw_fstep_coll(&steps, s, "mtp_proj", MW_DIM_TP, MW_ALL_GATHER,
+                  s->is_sp ? (int)MW_ALL_GATHER : NO_COLL, x);
+    if (s->work->lora_rank > 0) {
+        mw_steps_freeze(s, false, &steps);
+    }
+    return steps;
+}
+
 static struct mw_fsteps head_steps(const struct mw_sizes *s)
 {
     struct mw_fsteps steps = {0};
@@ -165,6 +189,26 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
 
     mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
     mw_array_release(&steps);
+}
+
+void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,
+                struct mw_ops *out)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = mtp_steps(&s);
+
+    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_array_release(&steps);
+}
+
+double mw_mtp_activation_bytes(const struct mw_work *work)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps = mtp_steps(&s);
+    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+
+    mw_array_release(&steps);
+    return sum;
 }
 
 void mw_head_ops(const struct mw_work *work, enum mw_pass pass,

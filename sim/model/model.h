@@ -288,6 +288,12 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
                       struct mw_ops *out);
 void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
                  struct mw_ops *out);
+/* What a multi-token-prediction module does before its layer and its head:
+ * norms and the projection of two hidden states to one; and what that keeps.
+ * The look-up of the next tokens is left out. */
+void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,
+                struct mw_ops *out);
+double mw_mtp_activation_bytes(const struct mw_work *work);
 /* Bytes sent between stages per micro-batch and rank: the layer's output, or
  * the rank's part of it with sp. */
 double mw_boundary_bytes(const struct mw_work *work);

@@ -163,13 +163,14 @@ static void add_ops(struct mw_step_price *p, const struct mw_ops *ops,
     }
 }
 
-/* A multi-token-prediction module is one more layer and the shared head once
- * more (DeepSeek-V3, arXiv:2412.19437, section 2.2); it runs where the head is.
- * Its projection of two hidden states to one is left out. */
+/* A multi-token-prediction module is a projection, one more layer and the
+ * shared head once more (DeepSeek-V3, arXiv:2412.19437, section 2.2); it runs
+ * where the head is. */
 static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
                         struct mw_ops *out)
 {
     for (int i = 0; i < p->scenario->model.n_mtp; i++) {
+        mw_mtp_ops(&p->work, pass, out);
         mw_layer_ops(&p->work, mw_step_mtp_layer(p), pass, out);
         mw_head_ops(&p->work, pass, out);
     }

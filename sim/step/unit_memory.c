@@ -215,7 +215,8 @@ static void size_head(struct mw_step_price *p)
         size->activation_bytes *= 1 + m->n_mtp;
         size->activation_bytes +=
             m->n_mtp *
-            mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p));
+            (mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p)) +
+             mw_mtp_activation_bytes(&p->work));
     }
 }
 

@@ -384,6 +384,36 @@ static void test_mla(void **state)
     mw_array_release(&f.ops);
 }
 
+/* Two norms and a product of 2 h to h; sequence parallel over tp 8: parts of
+ * 2048 tokens gathered, a column of the output each, gathered whole. */
+static void test_prediction_module(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    set_up(&f, "deepseek-v3");
+    mw_mtp_ops(&f.work, MW_PASS_F, &f.ops);
+    expect_names(&f.ops, "mtp_embed_norm mtp_hidden_norm mtp_proj");
+    mw_assert_near(find(&f.ops, "mtp_proj")->flops, 2.0 * 2048 * 7168 * 14336,
+                   0, 0);
+    mw_assert_near(mw_mtp_activation_bytes(&f.work),
+                   2.0 * 2048 * 7168 * (1 + 1 + 2), 0, 0);
+    f.l.tp = 8;
+    f.l.sp = true;
+    mw_array_clear(&f.ops);
+    mw_mtp_ops(&f.work, MW_PASS_F, &f.ops);
+    expect_names(&f.ops,
+                 "mtp_embed_norm mtp_hidden_norm [tp all_gather mtp_proj] "
+                 "mtp_proj [tp all_gather mtp_proj]");
+    mw_array_clear(&f.ops);
+    mw_mtp_ops(&f.work, MW_PASS_BW, &f.ops);
+    expect_names(&f.ops,
+                 "[tp all_gather mtp_proj] mtp_proj [tp reduce_scatter "
+                 "mtp_proj] mtp_hidden_norm mtp_embed_norm [tp all_gather "
+                 "mtp_proj] mtp_proj mtp_hidden_norm mtp_embed_norm");
+    mw_array_release(&f.ops);
+}
+
 static void test_embedding_and_head(void **state)
 {
     struct fixture f;
@@ -471,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_fp8_dispatch),
         cmocka_unit_test(test_mla),
         cmocka_unit_test(test_embedding_and_head),
+        cmocka_unit_test(test_prediction_module),
         cmocka_unit_test(test_fp8),
         cmocka_unit_test(test_tp_scales),
     };
