@@ -27,13 +27,13 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Measures this machine into an overlay of the hardware database, for "
     "--hwdb: operators of the scenario's model at every tensor-parallel split, "
-    "communication between ranks, and the one factor by which a real step is "
-    "slower than its kernels in loops.\v"
+    "communication between ranks, and the factors by which the parts of a real "
+    "step (F, B, W, update) are slower than their kernels in loops.\v"
     "Example:\n"
     "  meshwright calibrate --backend host -o out/hwdb\n"
     "  meshwright plan scenarios/gpt-small-this-machine.yaml --hwdb out/hwdb "
     "-o p.yaml\n\n"
-    "The factor comes from running one plan (GPipe over two stages) in "
+    "The factors come from running one plan (GPipe over two stages) in "
     "processes of its own; compare other plans with it. The overlay records "
     "processor, BLAS core and configuration, MPI and whether ranks share "
     "cores; `run` refuses it when one of them has changed.\n\n"
@@ -94,6 +94,11 @@ static void print_people(const struct args *a,
            r->insitu_factor, r->insitu_layout,
            mw_fmt_seconds(r->insitu_measured_s, measured),
            mw_fmt_seconds(r->insitu_hot_s, hot));
+    printf("             F %.3f, B %.3f, W %.3f, update %.3f; with them the "
+           "step is simulated %+.1f %% off\n",
+           r->insitu_of[MW_INSITU_F], r->insitu_of[MW_INSITU_B],
+           r->insitu_of[MW_INSITU_W], r->insitu_of[MW_INSITU_UPDATE],
+           100.0 * r->insitu_error);
     printf("  took       %s\n", mw_fmt_seconds(r->wall_time_s, text));
 }
 
@@ -109,6 +114,11 @@ static json_t *result_json(const struct args *a,
     mw_json_set_int(o, "ranks", r->n_ranks);
     mw_json_set_str(o, "insitu_layout", r->insitu_layout);
     mw_json_set_real(o, "insitu_factor", r->insitu_factor);
+    mw_json_set_real(o, "insitu_f", r->insitu_of[MW_INSITU_F]);
+    mw_json_set_real(o, "insitu_b", r->insitu_of[MW_INSITU_B]);
+    mw_json_set_real(o, "insitu_w", r->insitu_of[MW_INSITU_W]);
+    mw_json_set_real(o, "insitu_update", r->insitu_of[MW_INSITU_UPDATE]);
+    mw_json_set_real(o, "insitu_error", r->insitu_error);
     mw_json_set_real(o, "insitu_measured_s", r->insitu_measured_s);
     mw_json_set_real(o, "insitu_hot_s", r->insitu_hot_s);
     mw_json_set_real(o, "gemm_flops_per_s", r->gemm_flops_per_s);

@@ -10,9 +10,9 @@
 #include "exec/dev.h"
 
 /*
- * Times every operator of the scenario's model, for each tp that its cluster
- * allows and micro-batches of 1, 4 and 16 sequences, and writes kernels.csv
- * rows (with header) to `path`.
+ * Times every operator of the scenario's model, for each tp and each cp (in
+ * every form) that its cluster allows and micro-batches of 1, 4 and 16
+ * sequences, and writes kernels.csv rows (with header) to `path`.
  */
 enum mw_status mw_bench_kernels(const char *scenario, const char *path,
                                 struct mw_err *err);

@@ -14,7 +14,10 @@ struct mw_bench_op {
 struct mw_bench {
     const struct mw_scenario *scenario;
     struct mw_dev *dev;
-    struct mw_pool in, out; /* read; written or added to */
+    /* What a step keeps between passes, cold when it is used again: read, and
+     * written or added to. What the operator before has just written: read, and
+     * written for the next one. */
+    struct mw_pool kept, kept_out, fresh, fresh_out;
     int32_t *token;
     float *state; /* of the optimizer: weights, gradients, two moments */
     int64_t n_state;
@@ -23,6 +26,11 @@ struct mw_bench {
 
 /* Calls the operator once through the device table, on fresh operands. */
 void mw_bench_call(struct mw_bench *b, const struct mw_bench_op *item);
+
+/* Attention over part of a sequence (item->op.n keys, fewer queries) on the
+ * operands of `a`, which are laid out as for whole sequences of op.m. */
+void mw_bench_context(struct mw_bench *b, const struct mw_bench_op *item,
+                      const struct mw_dev_attention *a);
 
 /* Elements of a matrix. */
 static inline size_t mw_area(int64_t rows, int64_t cols)

@@ -4,8 +4,11 @@
  * The list is sim/model's own (mw_layer_ops, mw_embedding_ops, mw_head_ops),
  * so a row exists for every key the simulator will ask for. Each operator is
  * called through the device table, as the executor calls it, in a loop over
- * operands that rotate through 8 MiB pools; its time is the lower quartile of
- * samples of thread CPU time. Samples are taken in rounds over all operators:
+ * operands that rotate: what the step keeps from another pass (weights, their
+ * gradients, activations) through 64 MiB, since a step's working set is larger
+ * than any core's share of cache; what the operator before it has just written
+ * through half a MiB. Its time is the lower quartile of samples of thread CPU
+ * time. Samples are taken in rounds over all operators:
  * a machine that is slow for a second then slows all of them a little, not some
  * of them a lot, and what is common cancels against the in-situ factor. What
  * remains between such a loop and a real
@@ -24,7 +27,8 @@ enum {
     ROUND_SAMPLES = 3,
     SAMPLES = ROUNDS * ROUND_SAMPLES,
     SAMPLE_NS = 400000,      /* a sample lasts at least as long */
-    POOL_MIN = 1 << 21,      /* floats: 8 MiB */
+    KEPT_MIN = 1 << 24,      /* floats: 64 MiB */
+    FRESH_MIN = 1 << 17,     /* floats: half a MiB */
     OPTIMIZER_MAX = 1 << 23, /* parameters */
     MICRO_BATCH_MAX = 16
 };
@@ -97,18 +101,36 @@ static bool is_legal(const struct mw_bench *b, const struct mw_layout *layout)
                            0, NULL, NULL) == MW_OK;
 }
 
+/* Splits of tensors, and of sequences in each form; not both at once, whose
+ * shapes lie between. */
+static void list_splits(struct mw_bench *b, struct mw_layout *layout, int ways)
+{
+    layout->cp = 1;
+    layout->tp = ways;
+    if (is_legal(b, layout)) {
+        add_layout(b, layout);
+    }
+    layout->tp = 1;
+    layout->cp = ways;
+    for (int form = MW_CP_GATHER; form <= MW_CP_A2A && ways > 1; form++) {
+        layout->cp_form = (enum mw_cp_form)form;
+        if (is_legal(b, layout)) {
+            add_layout(b, layout);
+        }
+    }
+    layout->cp_form = MW_CP_GATHER;
+}
+
 static void list_ops(struct mw_bench *b)
 {
     const struct mw_cluster *c = &b->scenario->cluster;
     int ranks = c->n_nodes * (c->gpus_per_node > 0 ? c->gpus_per_node : 1);
     struct mw_layout layout;
     mw_layout_default(&layout);
-    for (layout.tp = 1; layout.tp <= ranks; layout.tp++) {
-        for (int mb = 1; mb <= MICRO_BATCH_MAX; mb *= 4) {
+    for (int ways = 1; ways <= ranks; ways++) {
+        for (int mb = 1; mb <= MICRO_BATCH_MAX && ranks % ways == 0; mb *= 4) {
             layout.micro_batch = mb;
-            if (ranks % layout.tp == 0 && is_legal(b, &layout)) {
-                add_layout(b, &layout);
-            }
+            list_splits(b, &layout, ways);
         }
     }
     add_optimizer(b);
@@ -130,7 +152,8 @@ static size_t largest_operand(const struct mw_bench *b, const struct mw_op *op)
     }
     if (op->kind == MW_OP_ATTENTION) {
         n = mw_area(op->m, 3 * op->batch * op->k);
-        return max_size(n, mw_area(op->m, 130)); /* scratch */
+        n = max_size(n, mw_area(op->n, 2 * op->kv_batch * op->k));
+        return max_size(n, mw_area(op->n, 130)); /* scratch */
     }
     if (op->kind == MW_OP_EMBEDDING) {
         n = mw_area(b->scenario->model.vocab, op->n);
@@ -139,11 +162,17 @@ static size_t largest_operand(const struct mw_bench *b, const struct mw_op *op)
                                        : max_size(n, mw_area(op->m, 2 * op->n));
 }
 
-/* The pools rotate over 8 MiB, or two of a larger operand: out of the core's
- * own cache, as a real step finds its operands, but no further. */
-static size_t window(const struct mw_bench *b, const struct mw_op *op)
+/* A pool has room for two of the largest operand. */
+static size_t window(const struct mw_bench *b, const struct mw_op *op,
+                     size_t least)
 {
-    return max_size(POOL_MIN, 2 * largest_operand(b, op) + 64);
+    return max_size(least, 2 * largest_operand(b, op) + 64);
+}
+
+static void set_windows(struct mw_bench *b, const struct mw_op *op)
+{
+    b->kept.n = b->kept_out.n = window(b, op, KEPT_MIN);
+    b->fresh.n = b->fresh_out.n = window(b, op, FRESH_MIN);
 }
 
 /* ---- timing ------------------------------------------------------------- */
@@ -161,7 +190,7 @@ static double sample_s(struct mw_bench *b, const struct mw_bench_op *item,
 static void sample_round(struct mw_bench *b, const struct mw_bench_op *item,
                          double *out)
 {
-    b->in.n = b->out.n = window(b, &item->op);
+    set_windows(b, &item->op);
     double once = sample_s(b, item, 1);
     once = (once + sample_s(b, item, 2)) / 2.0;
     int calls = (int)(1e-9 * SAMPLE_NS / (once > 1e-8 ? once : 1e-8)) + 1;
@@ -173,19 +202,20 @@ static void sample_round(struct mw_bench *b, const struct mw_bench_op *item,
 /* The key under which sim/cost looks the operator up. */
 static void write_row(const struct mw_op *op, double time_s, FILE *f)
 {
-    int64_t n = op->n, k = 0;
+    int64_t n = op->n, k = 0, kv = 0;
     if (op->kind == MW_OP_GEMM) {
         k = op->k;
     } else if (op->kind == MW_OP_ATTENTION) {
         n = op->batch;
         k = op->k;
+        kv = op->n != op->m ? op->n : 0;
     }
     fprintf(f,
-            "host-cpu,%s,%s,fp32,%lld,%lld,%lld,%.6e,\"meshwright calibrate: "
-            "thread CPU time, lower quartile of %d samples, rotated "
-            "operands\"\n",
+            "host-cpu,%s,%s,fp32,%lld,%lld,%lld,%lld,%.6e,\"meshwright "
+            "calibrate: thread CPU time, lower quartile of %d samples, kept "
+            "operands cold\"\n",
             mw_op_kind_name(op->kind), mw_pass_name(op->pass), (long long)op->m,
-            (long long)n, (long long)k, time_s, SAMPLES);
+            (long long)n, (long long)k, (long long)kv, time_s, SAMPLES);
 }
 
 static void write_rows(struct mw_bench *b, FILE *f)
@@ -197,7 +227,7 @@ static void write_rows(struct mw_bench *b, FILE *f)
                          v + i * SAMPLES + (size_t)r * ROUND_SAMPLES);
         }
     }
-    fprintf(f, "device,op,pass,dtype,m,n,k,time_s,source\n");
+    fprintf(f, "device,op,pass,dtype,m,n,k,kv,time_s,source\n");
     for (size_t i = 0; i < b->ops.n; i++) {
         write_row(&b->ops.v[i].op, mw_quantile(v + i * SAMPLES, SAMPLES, 0.25),
                   f);
@@ -211,12 +241,15 @@ static void write_rows(struct mw_bench *b, FILE *f)
 static void open_memory(struct mw_bench *b)
 {
     int64_t tokens = b->scenario->workload.seq * MICRO_BATCH_MAX;
-    size_t pool = POOL_MIN;
+    size_t kept = 0, fresh = 0;
     for (size_t i = 0; i < b->ops.n; i++) {
-        pool = max_size(pool, window(b, &b->ops.v[i].op));
+        kept = max_size(kept, window(b, &b->ops.v[i].op, KEPT_MIN));
+        fresh = max_size(fresh, window(b, &b->ops.v[i].op, FRESH_MIN));
     }
-    mw_pool_init(&b->in, pool, 1);
-    mw_pool_init(&b->out, pool, 2);
+    mw_pool_init(&b->kept, kept, 1);
+    mw_pool_init(&b->kept_out, kept, 2);
+    mw_pool_init(&b->fresh, fresh, 3);
+    mw_pool_init(&b->fresh_out, fresh, 4);
     b->state = mw_calloc(4 * (size_t)b->n_state + 1, sizeof *b->state);
     b->token = mw_calloc((size_t)tokens, sizeof *b->token);
     for (int64_t i = 0; i < tokens; i++) {
@@ -226,8 +259,10 @@ static void open_memory(struct mw_bench *b)
 
 static void close_memory(struct mw_bench *b)
 {
-    mw_pool_release(&b->in);
-    mw_pool_release(&b->out);
+    mw_pool_release(&b->kept);
+    mw_pool_release(&b->kept_out);
+    mw_pool_release(&b->fresh);
+    mw_pool_release(&b->fresh_out);
     mw_free(b->state);
     mw_free(b->token);
     mw_array_release(&b->ops);

@@ -1,8 +1,8 @@
 /*
  * One call of each kind of operator, as the executor makes it: same entry of
- * the device table, same layout of operands. What a forward pass writes comes
- * from the pool of outputs; what a backward pass reads, from the inputs, so
- * that values stay in range however often the loop goes round.
+ * the device table, same layout of operands. Operands come from the pool that
+ * says how a step finds them, kept or fresh; what is written, from another than
+ * what is read, so that values stay in range however often the loop goes round.
  */
 #include "exec/bench_int.h"
 
@@ -18,23 +18,23 @@ static void call_gemm(struct mw_bench *b, const struct mw_op *op)
     bool is_head = strcmp(op->name, "head") == 0;
     bool has_bias = model->bias_mlp && !is_head;
     float *bias =
-        has_bias ? mw_pool_next(&b->in, mw_area(m > n ? m : n, 1)) : NULL;
+        has_bias ? mw_pool_next(&b->kept, mw_area(m > n ? m : n, 1)) : NULL;
     if (op->pass == MW_PASS_F) {
-        d->linear_fwd(b->dev, mw_pool_next(&b->out, mw_area(m, n)),
-                      mw_pool_next(&b->in, mw_area(m, k)),
-                      mw_pool_next(&b->in, mw_area(n, k)), is_row ? NULL : bias,
-                      m, n, k);
+        d->linear_fwd(b->dev, mw_pool_next(&b->kept_out, mw_area(m, n)),
+                      mw_pool_next(&b->fresh, mw_area(m, k)),
+                      mw_pool_next(&b->kept, mw_area(n, k)),
+                      is_row ? NULL : bias, m, n, k);
     } else if (op->pass == MW_PASS_B) {
         /* dX[m, n] = dY[m, k] W[k, n] */
-        d->linear_bwd_input(b->dev, mw_pool_next(&b->out, mw_area(m, n)),
-                            mw_pool_next(&b->in, mw_area(m, k)),
-                            mw_pool_next(&b->in, mw_area(k, n)), m, k, n);
+        d->linear_bwd_input(b->dev, mw_pool_next(&b->fresh_out, mw_area(m, n)),
+                            mw_pool_next(&b->fresh, mw_area(m, k)),
+                            mw_pool_next(&b->kept, mw_area(k, n)), m, k, n);
     } else {
         /* dW[m, n] += dY[k, m]^T X[k, n] */
-        float *db = has_bias ? mw_pool_next(&b->out, mw_area(m, 1)) : NULL;
-        d->linear_bwd_weight(b->dev, mw_pool_next(&b->out, mw_area(m, n)), db,
-                             mw_pool_next(&b->in, mw_area(k, m)),
-                             mw_pool_next(&b->in, mw_area(k, n)), k, m, n);
+        float *db = has_bias ? mw_pool_next(&b->kept_out, mw_area(m, 1)) : NULL;
+        d->linear_bwd_weight(b->dev, mw_pool_next(&b->kept_out, mw_area(m, n)),
+                             db, mw_pool_next(&b->kept, mw_area(k, m)),
+                             mw_pool_next(&b->kept, mw_area(k, n)), k, m, n);
     }
 }
 
@@ -48,10 +48,11 @@ static void call_attention(struct mw_bench *b, const struct mw_bench_op *item)
     int ld_kv = is_fused ? ld_q : 2 * kv * dim;
     size_t rows = (size_t)op->m * (size_t)item->n_seqs;
     size_t n_out = rows * mw_area(heads, dim), n_lse = rows * (size_t)heads;
-    struct mw_pool *saved = is_forward ? &b->out : &b->in;
-    float *q = mw_pool_next(&b->in, rows * (size_t)ld_q);
+    struct mw_pool *saved = is_forward ? &b->kept_out : &b->kept;
+    struct mw_pool *given = is_forward ? &b->fresh : &b->kept;
+    float *q = mw_pool_next(given, rows * (size_t)ld_q);
     float *k =
-        is_fused ? q + heads * dim : mw_pool_next(&b->in, rows * (size_t)ld_kv);
+        is_fused ? q + heads * dim : mw_pool_next(given, rows * (size_t)ld_kv);
     struct mw_dev_attention a = {.n_seqs = item->n_seqs,
                                  .seq = (int)op->m,
                                  .n_heads = heads,
@@ -64,47 +65,61 @@ static void call_attention(struct mw_bench *b, const struct mw_bench_op *item)
                                  .v = k + kv * dim,
                                  .out = mw_pool_next(saved, n_out),
                                  .lse = mw_pool_next(saved, n_lse)};
-    size_t scratch = b->dev->ops->attention_scratch(&a) / sizeof(float);
-    a.scratch = mw_pool_next(&b->out, scratch);
+    struct mw_dev_attention whole = a;
+    bool is_part = op->n > op->m;
+    whole.seq = (int)op->n;
+    size_t scratch =
+        b->dev->ops->attention_scratch(is_part ? &whole : &a) / sizeof(float);
+    a.scratch = mw_pool_next(&b->fresh_out, scratch);
     if (is_forward) {
-        b->dev->ops->attention_fwd(b->dev, &a);
+        if (is_part) {
+            mw_bench_context(b, item, &a);
+        } else {
+            b->dev->ops->attention_fwd(b->dev, &a);
+        }
         return;
     }
-    float *dq = mw_pool_next(&b->out, rows * (size_t)ld_q);
+    float *dq = mw_pool_next(&b->fresh_out, rows * (size_t)ld_q);
     float *dk = is_fused ? dq + heads * dim
-                         : mw_pool_next(&b->out, rows * (size_t)ld_kv);
-    a.dout = mw_pool_next(&b->in, n_out);
+                         : mw_pool_next(&b->fresh_out, rows * (size_t)ld_kv);
+    a.dout = mw_pool_next(&b->fresh, n_out);
     a.dq = dq;
     a.dk = dk;
     a.dv = dk + kv * dim;
-    b->dev->ops->attention_bwd(b->dev, &a);
+    if (is_part) {
+        mw_bench_context(b, item, &a);
+    } else {
+        b->dev->ops->attention_bwd(b->dev, &a);
+    }
 }
 
 static void call_norm(struct mw_bench *b, const struct mw_op *op)
 {
     const struct mw_dev_ops *d = b->dev->ops;
     size_t n = mw_area(op->m, op->n), rows = (size_t)op->m;
-    struct mw_pool *saved = op->pass == MW_PASS_F ? &b->out : &b->in;
-    const struct mw_dev_norm a = {.kind = b->scenario->model.norm,
-                                  .x = mw_pool_next(&b->in, n),
-                                  .gamma = mw_pool_next(&b->in, (size_t)op->n),
-                                  .beta =
-                                      b->scenario->model.bias_norm
-                                          ? mw_pool_next(&b->in, (size_t)op->n)
-                                          : NULL,
-                                  .mean = mw_pool_next(saved, rows),
-                                  .rstd = mw_pool_next(saved, rows),
-                                  .rows = (int)op->m,
-                                  .width = (int)op->n};
-    float *dy = mw_pool_next(&b->in, n), *out = mw_pool_next(&b->out, n);
-    if (op->pass == MW_PASS_F) {
-        d->norm_fwd(b->dev, &a, out);
+    bool is_forward = op->pass == MW_PASS_F;
+    struct mw_pool *saved = is_forward ? &b->kept_out : &b->kept;
+    float *beta = b->scenario->model.bias_norm
+                      ? mw_pool_next(&b->kept, (size_t)op->n)
+                      : NULL;
+    const struct mw_dev_norm a = {
+        .kind = b->scenario->model.norm,
+        .x = mw_pool_next(is_forward ? &b->fresh : &b->kept, n),
+        .gamma = mw_pool_next(&b->kept, (size_t)op->n),
+        .beta = beta,
+        .mean = mw_pool_next(saved, rows),
+        .rstd = mw_pool_next(saved, rows),
+        .rows = (int)op->m,
+        .width = (int)op->n};
+    if (is_forward) {
+        d->norm_fwd(b->dev, &a, mw_pool_next(&b->kept_out, n));
     } else if (op->pass == MW_PASS_B) {
-        d->norm_bwd_input(b->dev, &a, out, dy);
+        d->norm_bwd_input(b->dev, &a, mw_pool_next(&b->fresh_out, n),
+                          mw_pool_next(&b->fresh, n));
     } else {
-        d->norm_bwd_param(b->dev, &a, mw_pool_next(&b->out, (size_t)op->n),
-                          a.beta ? mw_pool_next(&b->out, (size_t)op->n) : NULL,
-                          dy);
+        float *dbeta = beta ? mw_pool_next(&b->kept_out, (size_t)op->n) : NULL;
+        d->norm_bwd_param(b->dev, &a, mw_pool_next(&b->kept_out, (size_t)op->n),
+                          dbeta, mw_pool_next(&b->kept, n));
     }
 }
 
@@ -113,13 +128,14 @@ static void call_activation(struct mw_bench *b, const struct mw_op *op)
     bool is_gated = b->scenario->model.is_gated;
     int rows = (int)op->m, width = (int)op->n;
     size_t n = mw_area(rows, width), n_in = is_gated ? 2 * n : n;
-    float *x = mw_pool_next(&b->in, n_in);
     if (op->pass == MW_PASS_F) {
-        b->dev->ops->act_fwd(b->dev, is_gated, mw_pool_next(&b->out, n), x,
-                             rows, width);
+        b->dev->ops->act_fwd(b->dev, is_gated, mw_pool_next(&b->kept_out, n),
+                             mw_pool_next(&b->fresh, n_in), rows, width);
     } else {
-        b->dev->ops->act_bwd(b->dev, is_gated, mw_pool_next(&b->out, n_in),
-                             mw_pool_next(&b->in, n), x, rows, width);
+        b->dev->ops->act_bwd(b->dev, is_gated,
+                             mw_pool_next(&b->fresh_out, n_in),
+                             mw_pool_next(&b->fresh, n),
+                             mw_pool_next(&b->kept, n_in), rows, width);
     }
 }
 
@@ -132,11 +148,12 @@ static void call_embedding(struct mw_bench *b, const struct mw_op *op)
                                    .n_local = b->scenario->model.vocab};
     size_t table = mw_area(b->scenario->model.vocab, op->n);
     if (op->pass == MW_PASS_F) {
-        b->dev->ops->embedding_fwd(b->dev, &a, mw_pool_next(&b->out, n),
-                                   mw_pool_next(&b->in, table));
+        b->dev->ops->embedding_fwd(b->dev, &a, mw_pool_next(&b->fresh_out, n),
+                                   mw_pool_next(&b->kept, table));
     } else {
-        b->dev->ops->embedding_bwd(b->dev, &a, mw_pool_next(&b->out, table),
-                                   mw_pool_next(&b->in, n));
+        b->dev->ops->embedding_bwd(b->dev, &a,
+                                   mw_pool_next(&b->kept_out, table),
+                                   mw_pool_next(&b->kept, n));
     }
 }
 
@@ -144,20 +161,21 @@ static void call_cross_entropy(struct mw_bench *b, const struct mw_op *op)
 {
     const struct mw_dev_ops *d = b->dev->ops;
     size_t rows = (size_t)op->m, n = mw_area(op->m, op->n);
-    struct mw_pool *saved = op->pass == MW_PASS_F ? &b->out : &b->in;
-    const struct mw_dev_xent a = {.logits = mw_pool_next(&b->in, n),
+    bool is_forward = op->pass == MW_PASS_F;
+    struct mw_pool *saved = is_forward ? &b->fresh_out : &b->fresh;
+    const struct mw_dev_xent a = {.logits = mw_pool_next(&b->fresh, n),
                                   .max = mw_pool_next(saved, rows),
                                   .sum = mw_pool_next(saved, rows),
-                                  .target = mw_pool_next(&b->out, rows),
+                                  .target = mw_pool_next(&b->fresh_out, rows),
                                   .label = b->token,
                                   .rows = (int)op->m,
                                   .n_local = (int)op->n};
-    if (op->pass == MW_PASS_F) {
+    if (is_forward) {
         d->xent_max(b->dev, &a);
         d->xent_sum(b->dev, &a);
         (void)d->xent_loss(b->dev, &a);
     } else {
-        d->xent_bwd(b->dev, &a, mw_pool_next(&b->out, n), 1e-3f);
+        d->xent_bwd(b->dev, &a, mw_pool_next(&b->fresh_out, n), 1e-3f);
     }
 }
 
@@ -165,15 +183,21 @@ static void call_add(struct mw_bench *b, const struct mw_op *op)
 {
     size_t n = mw_area(op->m, op->n);
     bool has_bias = b->scenario->model.bias_mlp && op->pass == MW_PASS_F;
-    b->dev->ops->add(b->dev, mw_pool_next(&b->out, n), mw_pool_next(&b->in, n),
-                     has_bias ? mw_pool_next(&b->in, (size_t)op->n) : NULL,
-                     mw_pool_next(&b->in, n), (int)op->m, (int)op->n);
+    bool is_forward = op->pass == MW_PASS_F;
+    float *bias = has_bias ? mw_pool_next(&b->kept, (size_t)op->n) : NULL;
+    /* The sum forward is the next layer's kept input, and the residual lay
+     * untouched while the block ran. */
+    b->dev->ops->add(b->dev,
+                     mw_pool_next(is_forward ? &b->kept_out : &b->fresh_out, n),
+                     mw_pool_next(&b->fresh, n), bias,
+                     mw_pool_next(&b->kept, n), (int)op->m, (int)op->n);
 }
 
 static void call_rotary(struct mw_bench *b, const struct mw_op *op)
 {
     int dim = b->scenario->model.head_dim, heads = (int)op->n / dim;
-    b->dev->ops->rotary(b->dev, mw_pool_next(&b->out, mw_area(op->m, op->n)),
+    b->dev->ops->rotary(b->dev,
+                        mw_pool_next(&b->fresh_out, mw_area(op->m, op->n)),
                         (int)op->m, (int)op->n, (int)b->scenario->workload.seq,
                         heads, dim, op->pass == MW_PASS_F ? 1 : -1);
 }

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "exec/calibrate_int.h"
 #include "exec/launch.h"
-#include "sim/step/step.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,34 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INSITU_STEPS = 5 };
-
-struct calibration {
-    const struct mw_calibrate_opts *opts;
-    const char *scenario_file;
-    struct mw_scenario scenario;
-    struct mw_plan plan; /* of the in-situ run */
-    bool has_plan;
-    struct mw_arena arena;
-    struct mw_calibrate_result *out;
-    char blas_config[256];
-    struct mw_err *err;
-};
-
-#define TRY(call)                                                              \
-    do {                                                                       \
-        enum mw_status try_ = (call);                                          \
-        if (try_ != MW_OK) {                                                   \
-            return try_;                                                       \
-        }                                                                      \
-    } while (0)
-
-static const char *path_of(struct calibration *c, const char *name)
+const char *mw_calibrate_path(struct mw_calibration *c, const char *name)
 {
     return mw_arena_printf(&c->arena, "%s/%s", c->opts->dir, name);
 }
 
-static void say(const struct calibration *c, const char *what)
+static void say(const struct mw_calibration *c, const char *what)
 {
     if (!c->opts->is_quiet) {
         fprintf(stderr, "calibrate: %s\n", what);
@@ -61,14 +38,14 @@ static const char *default_scenario(void)
     return mw_file_exists(places[0]) ? places[0] : places[1];
 }
 
-static int cluster_ranks(const struct calibration *c)
+static int cluster_ranks(const struct mw_calibration *c)
 {
     const struct mw_cluster *k = &c->scenario.cluster;
     return k->n_nodes * (k->gpus_per_node > 0 ? k->gpus_per_node : 1);
 }
 
 /* ---- parts -------------------------------------------------------------- */
-static enum mw_status run_bench(struct calibration *c, const char *verb,
+static enum mw_status run_bench(struct mw_calibration *c, const char *verb,
                                 int n_ranks, const char *out)
 {
     struct mw_launch launch = {.n_ranks = n_ranks};
@@ -85,7 +62,7 @@ static void copy_text(char *out, size_t room, const json_t *o, const char *key)
     snprintf(out, room, "%s", text ? text : "unknown");
 }
 
-static enum mw_status read_fingerprint(struct calibration *c)
+static enum mw_status read_fingerprint(struct mw_calibration *c)
 {
     struct mw_launch launch = {.n_ranks = 1};
     struct mw_calibrate_result *r = c->out;
@@ -105,7 +82,7 @@ static enum mw_status read_fingerprint(struct calibration *c)
 }
 
 /* Appends a CSV file to f, without its header after the first. */
-static enum mw_status append_csv(struct calibration *c, const char *path,
+static enum mw_status append_csv(struct mw_calibration *c, const char *path,
                                  bool is_first, FILE *f)
 {
     char *text = NULL;
@@ -121,9 +98,9 @@ static enum mw_status append_csv(struct calibration *c, const char *path,
     return MW_OK;
 }
 
-static enum mw_status curves_to(struct calibration *c, FILE *f)
+static enum mw_status curves_to(struct mw_calibration *c, FILE *f)
 {
-    const char *part = path_of(c, "raw-curves.csv");
+    const char *part = mw_calibrate_path(c, "raw-curves.csv");
     int ranks = c->out->n_ranks;
     bool is_first = true;
     for (int n = 2; n <= ranks; n++) {
@@ -139,14 +116,14 @@ static enum mw_status curves_to(struct calibration *c, FILE *f)
     return MW_OK;
 }
 
-static enum mw_status measure_curves(struct calibration *c)
+static enum mw_status measure_curves(struct mw_calibration *c)
 {
     struct mw_outfile o = {0};
     if (c->out->n_ranks < 2) {
-        unlink(path_of(c, "curves.csv"));
+        unlink(mw_calibrate_path(c, "curves.csv"));
         return MW_OK;
     }
-    TRY(mw_outfile_open(&o, path_of(c, "curves.csv"), c->err));
+    TRY(mw_outfile_open(&o, mw_calibrate_path(c, "curves.csv"), c->err));
     enum mw_status st = curves_to(c, o.f);
     if (st == MW_OK) {
         st = mw_outfile_commit(&o, c->err);
@@ -155,7 +132,7 @@ static enum mw_status measure_curves(struct calibration *c)
     return st;
 }
 
-static enum mw_status write_machine(struct calibration *c)
+enum mw_status mw_calibrate_record(struct mw_calibration *c)
 {
     const struct mw_calibrate_result *r = c->out;
     struct mw_outfile o = {0};
@@ -164,7 +141,7 @@ static enum mw_status write_machine(struct calibration *c)
     struct tm utc;
     gmtime_r(&now, &utc);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    TRY(mw_outfile_open(&o, path_of(c, "machine.csv"), c->err));
+    TRY(mw_outfile_open(&o, mw_calibrate_path(c, "machine.csv"), c->err));
     const struct {
         const char *key, *value;
     } rows[] = {{"cpu", r->cpu},
@@ -182,134 +159,25 @@ static enum mw_status write_machine(struct calibration *c)
     }
     fprintf(o.f, "ranks,%d\ninsitu_factor,%.6f\n", r->n_ranks,
             r->insitu_factor);
+    for (int part = 0; part < MW_INSITU_COUNT; part++) {
+        if (r->insitu_of[part] > 0) {
+            fprintf(o.f, "insitu_factor_%s,%.6f\n",
+                    mw_insitu_name((enum mw_insitu)part), r->insitu_of[part]);
+        }
+    }
     enum mw_status st = mw_outfile_commit(&o, c->err);
     mw_outfile_abort(&o);
-    return st;
-}
-
-/* ---- in-situ factor ----------------------------------------------------- */
-/* Two stages if the ranks allow it, the rest replicas, GPipe: an order that
- * the planner takes only when told to. */
-static enum mw_status make_plan(struct calibration *c)
-{
-    struct mw_layout layout;
-    int ranks = c->out->n_ranks;
-    mw_layout_default(&layout);
-    layout.schedule = "gpipe";
-    layout.pp = ranks % 2 == 0 && c->scenario.model.n_layers >= 2 ? 2 : 1;
-    layout.dp = ranks / layout.pp;
-    while (layout.dp > 1 &&
-           c->scenario.workload.global_batch % layout.dp != 0) {
-        layout.dp--;
-    }
-    TRY(mw_plan_make(&c->scenario, &layout, NULL, &c->plan, c->err));
-    c->has_plan = true;
-    snprintf(c->out->insitu_layout, sizeof c->out->insitu_layout,
-             "tp 1 pp %d dp %d gpipe", layout.pp, layout.dp);
-    return mw_plan_save(&c->plan, path_of(c, "insitu-plan.yaml"), false,
-                        c->err);
-}
-
-static enum mw_status run_plan(struct calibration *c, double *out_step_s)
-{
-    struct mw_launch launch = {.n_ranks = mw_layout_ranks(&c->plan.layout)};
-    struct mw_outfile o = {0};
-    char steps[16];
-    json_t *result = NULL;
-    snprintf(steps, sizeof steps, "%d", INSITU_STEPS);
-    const char *args[] = {"run",      path_of(c, "insitu-plan.yaml"),
-                          "--steps",  steps,
-                          "--warmup", "1",
-                          "--hwdb",   c->opts->dir};
-    for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
-        mw_launch_arg(&launch, args[i]);
-    }
-    TRY(mw_launch_run(&launch, &result, c->err));
-    *out_step_s =
-        json_real_value(json_object_get(result, "virtual_step_time_s"));
-    enum mw_status st =
-        mw_outfile_open(&o, path_of(c, "insitu-run.json"), c->err);
-    if (st == MW_OK) {
-        st = mw_json_write(result, o.f, c->err);
-    }
-    if (st == MW_OK) {
-        st = mw_outfile_commit(&o, c->err);
-    }
-    mw_outfile_abort(&o);
-    json_decref(result);
-    return st;
-}
-
-static enum mw_status simulate(struct calibration *c, struct mw_cost_ctx *ctx,
-                               double factor, double *out_step_s)
-{
-    const struct mw_step_opts opts = {0};
-    struct mw_step_result r;
-    ctx->insitu_factor = factor;
-    TRY(mw_step_simulate(&c->scenario, &c->plan, ctx, &opts, &r, c->err));
-    *out_step_s = r.step_time_s;
-    mw_step_result_release(&r);
-    return MW_OK;
-}
-
-/* Secant iteration on simulated(factor) = measured: nearly linear. */
-static enum mw_status fit_factor(struct calibration *c, struct mw_cost_ctx *ctx,
-                                 double measured_s)
-{
-    struct mw_calibrate_result *r = c->out;
-    double f0 = 1.0, t0, f1, t1;
-    TRY(simulate(c, ctx, f0, &t0));
-    r->insitu_hot_s = t0;
-    r->insitu_measured_s = measured_s;
-    f1 = measured_s / t0;
-    for (int i = 0; i < 8; i++) {
-        TRY(simulate(c, ctx, f1, &t1));
-        if (fabs(t1 - measured_s) < 1e-6 * measured_s || t1 == t0) {
-            break;
-        }
-        double next = f1 + (measured_s - t1) * (f1 - f0) / (t1 - t0);
-        f0 = f1;
-        t0 = t1;
-        f1 = next;
-    }
-    if (!(f1 > 0.2 && f1 < 20.0)) {
-        return mw_fail(c->err, MW_EFAILED,
-                       "a real step takes %.3g times its kernels; that is no "
-                       "in-situ factor: the machine was too busy, try again",
-                       f1);
-    }
-    r->insitu_factor = f1;
-    return MW_OK;
-}
-
-static enum mw_status measure_factor(struct calibration *c)
-{
-    struct mw_hwdb *db = NULL;
-    struct mw_cost_ctx ctx;
-    const struct mw_cluster *k = &c->scenario.cluster;
-    double measured_s = 0.0;
-    say(c, "a real step");
-    TRY(make_plan(c));
-    c->out->insitu_factor = 1.0;
-    TRY(write_machine(c));
-    TRY(run_plan(c, &measured_s));
-    TRY(mw_hwdb_load(c->opts->dir, &db, c->err));
-    enum mw_status st = mw_cost_ctx_init(&ctx, db, k->system, k->n_nodes,
-                                         k->gpus_per_node, c->err);
-    if (st == MW_OK) {
-        st = fit_factor(c, &ctx, measured_s);
-    }
-    mw_hwdb_free(db);
     return st;
 }
 
 /* ---- summary
  * -----------------------------------------------------------------------------
  */
-static enum mw_status best_gemm(struct calibration *c)
+static enum mw_status best_gemm(struct mw_calibration *c)
 {
     struct mw_csv csv;
-    TRY(mw_csv_load(path_of(c, "kernels.csv"), &c->arena, &csv, c->err));
+    TRY(mw_csv_load(mw_calibrate_path(c, "kernels.csv"), &c->arena, &csv,
+                    c->err));
     int op = mw_csv_col(&csv, "op"), time_col = mw_csv_col(&csv, "time_s");
     int m = mw_csv_col(&csv, "m"), n = mw_csv_col(&csv, "n");
     int k = mw_csv_col(&csv, "k");
@@ -330,7 +198,7 @@ static enum mw_status best_gemm(struct calibration *c)
 
 /* The rows are of this machine and of fp32: another system's scenario would
  * look them up in vain. */
-static enum mw_status check_scenario(const struct calibration *c)
+static enum mw_status check_scenario(const struct mw_calibration *c)
 {
     const struct mw_scenario *s = &c->scenario;
     if (strcmp(s->cluster.system, "this-machine") != 0) {
@@ -348,28 +216,29 @@ static enum mw_status check_scenario(const struct calibration *c)
     return MW_OK;
 }
 
-static enum mw_status calibrate(struct calibration *c)
+static enum mw_status calibrate(struct mw_calibration *c)
 {
     TRY(check_scenario(c));
     TRY(mw_mkdirs(c->opts->dir, c->err));
-    unlink(path_of(c, "machine.csv"));
+    unlink(mw_calibrate_path(c, "machine.csv"));
     c->out->n_ranks = cluster_ranks(c);
     TRY(read_fingerprint(c));
     say(c, "operators");
-    TRY(run_bench(c, "bench-kernels", 1, path_of(c, "kernels.csv")));
+    TRY(run_bench(c, "bench-kernels", 1, mw_calibrate_path(c, "kernels.csv")));
     TRY(best_gemm(c));
-    TRY(mw_calibrate_device(c->out->gemm_flops_per_s, path_of(c, "gpus.csv"),
-                            c->err));
+    TRY(mw_calibrate_device(c->out->gemm_flops_per_s,
+                            mw_calibrate_path(c, "gpus.csv"), c->err));
     TRY(measure_curves(c));
-    TRY(measure_factor(c));
-    return write_machine(c);
+    say(c, "a real step");
+    TRY(mw_calibrate_factors(c));
+    return mw_calibrate_record(c);
 }
 
 enum mw_status mw_calibrate_host(const struct mw_calibrate_opts *opts,
                                  struct mw_calibrate_result *out,
                                  struct mw_err *err)
 {
-    struct calibration c = {.opts = opts, .out = out, .err = err};
+    struct mw_calibration c = {.opts = opts, .out = out, .err = err};
     int64_t begin_ns = mw_clock_wall_ns();
     *out = (struct mw_calibrate_result){0};
     c.scenario_file = opts->scenario ? opts->scenario : default_scenario();

@@ -5,19 +5,20 @@
  *   curves.csv    collectives and transfers, 2 .. ranks of the cluster
  *   gpus.csv      the device with its measured peak
  *   machine.csv   processor, BLAS, MPI, mode, date, in-situ factor
- *   insitu-plan.yaml, insitu-run.json   the plan that was run for the factor
+ *   insitu-plan.yaml, insitu-run.json, insitu-measured.json
+ *                 the plan that was run for the factors, and its run
  *
- * The in-situ factor is what a real step takes over the sum of its kernels
- * timed in loops (cold caches, mostly): the value with which the simulator
- * meets one measured run. That run is of a plan of its own (gpipe over two
- * stages, one micro-batch size) in processes of its own; what is compared
- * later is another plan. The factor belongs to a mode: ranks that share cores
- * also share caches.
+ * An in-situ factor is what a part of a real step (F, B, W, the update) takes
+ * over the sum of its kernels timed in loops: cold caches, mostly. The run is
+ * of a plan of its own (gpipe over two stages, one micro-batch size) in
+ * processes of its own; what is compared later is another plan. The factors
+ * belong to a mode: ranks that share cores also share caches.
  */
 #ifndef MW_EXEC_CALIBRATE_H
 #define MW_EXEC_CALIBRATE_H
 
 #include "base/err.h"
+#include "sim/cost/cost.h"
 
 #include <stdbool.h>
 
@@ -31,8 +32,10 @@ struct mw_calibrate_result {
     int n_ranks;
     char mode[16];
     char cpu[256], blas_core[256], mpi[256];
-    double insitu_factor;
+    double insitu_factor;                   /* of all parts together */
+    double insitu_of[MW_INSITU_COUNT];      /* by part; 0: no such work */
     double insitu_measured_s, insitu_hot_s; /* step: run, and with factor 1 */
+    double insitu_error; /* the step simulated with the factors / run - 1 */
     char insitu_layout[64];
     double gemm_flops_per_s; /* best of the measured GEMMs */
     double wall_time_s;

@@ -94,10 +94,12 @@ struct mw_constant {
     const char *unit, *confidence, *source, *note, *date;
 };
 
-/* A measured kernel time: key (device, op, pass, dtype, m, n, k). */
+/* A measured kernel time: key (device, op, pass, dtype, m, n, k, kv). kv is of
+ * attention whose m queries meet another number of keys: part of a sequence; 0:
+ * as many as queries. */
 struct mw_kernel_row {
     const char *device, *op, *pass, *dtype;
-    int64_t m, n, k;
+    int64_t m, n, k, kv;
     double time_s;
     const char *source;
 };

@@ -29,7 +29,8 @@ static int kernel_cmp(const void *a, const void *b)
     int c = kernel_group_cmp(x, y);
     c = c != 0 ? c : int_cmp(x->k, y->k);
     c = c != 0 ? c : int_cmp(x->n, y->n);
-    return c != 0 ? c : int_cmp(x->m, y->m);
+    c = c != 0 ? c : int_cmp(x->m, y->m);
+    return c != 0 ? c : int_cmp(x->kv, y->kv);
 }
 
 static int curve_group_cmp(const struct mw_curve_row *x,

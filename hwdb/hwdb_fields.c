@@ -246,8 +246,8 @@ static const struct mw_csv_field constant_fields[] = {
 
 #define ROW mw_kernel_row
 static const struct mw_csv_field kernel_fields[] = {
-    S_(device), S_(op), S_(pass),   S_(dtype),  I_(m),
-    I_(n),      I_(k),  N_(time_s), S_(source), END};
+    S_(device), S_(op), S_(pass),   S_(dtype),  I_(m), I_(n),
+    I_(k),      I(kv),  N_(time_s), S_(source), END};
 #undef ROW
 
 #define ROW mw_curve_row
@@ -327,7 +327,7 @@ const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
                         sizeof(struct mw_hw_profile_row),
                         true},
     [MW_HW_KERNELS] = {"kernels",
-                       {"device", "op", "pass", "dtype", "m", "n", "k"},
+                       {"device", "op", "pass", "dtype", "m", "n", "k", "kv"},
                        kernel_fields,
                        sizeof(struct mw_kernel_row),
                        false},

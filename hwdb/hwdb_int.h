@@ -141,10 +141,11 @@ struct mw_hw_machine_row {
 };
 
 /* What is known of a table before reading it. */
-enum { MW_HW_KEY_MAX = 7 };
+enum { MW_HW_KEY_MAX = 8 };
 struct mw_hw_desc {
     const char *name;               /* file name without ".csv" */
-    const char *key[MW_HW_KEY_MAX]; /* columns that make a row unique */
+    /* Columns that make a row unique; one that may be absent goes last. */
+    const char *key[MW_HW_KEY_MAX];
     const struct mw_csv_field *fields;
     size_t row_size;
     bool is_shipped; /* must be in the data folder */

@@ -54,14 +54,25 @@ static const char *row_key(const struct mw_csv *csv, const int *cols,
     return key;
 }
 
-/* Columns of the key, -1 past the last; fails when the file lacks one. */
+static bool is_needed(const struct mw_hw_desc *desc, const char *name)
+{
+    for (const struct mw_csv_field *f = desc->fields; f->name; f++) {
+        if (strcmp(f->name, name) == 0) {
+            return f->required;
+        }
+    }
+    return true;
+}
+
+/* Columns of the key, -1 past the last; fails when the file lacks one that is
+ * needed. */
 static enum mw_status key_cols(const struct mw_hw_desc *desc,
                                const struct mw_csv *csv,
                                int cols[MW_HW_KEY_MAX], struct mw_err *err)
 {
     for (size_t k = 0; k < MW_HW_KEY_MAX; k++) {
         cols[k] = desc->key[k] ? mw_csv_col(csv, desc->key[k]) : -1;
-        if (desc->key[k] && cols[k] < 0) {
+        if (desc->key[k] && cols[k] < 0 && is_needed(desc, desc->key[k])) {
             return mw_fail(err, MW_EINPUT, "%s: no column '%s', the key of %s",
                            csv->file, desc->key[k], desc->name);
         }

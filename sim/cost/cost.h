@@ -8,7 +8,7 @@
  * Rows of the measured kernel table (hwdb kernels) are keyed
  *   gemm          pass F (x W^T: NT), B (dY W: NN), W (dY^T x: TN); m, n, k
  *   attention     pass F, B;  m = tokens of a sequence, n = heads * sequences,
- *                 k = head_dim
+ *                 k = head_dim; kv = keys where they are not m
  *   norm activation add rotary embedding cross_entropy  pass F, B (W for norm
  *                 and embedding: the parameter gradient); m = rows, n = width
  *   optimizer     pass F; m = parameters, n = 1
@@ -142,15 +142,28 @@ enum mw_measured_op {
     MW_MEASURED_OP_COUNT
 };
 
+/* Parts of a step whose operators differ from their loops each in its own way:
+ * caches are warm for one and cold for the other. */
+enum mw_insitu {
+    MW_INSITU_F,
+    MW_INSITU_B,
+    MW_INSITU_W,
+    MW_INSITU_UPDATE,
+    MW_INSITU_COUNT
+};
+const char *mw_insitu_name(enum mw_insitu part); /* "f" "b" "w" "update" */
+
 struct mw_cost_ctx {
     const struct mw_hwdb *db;
     const struct mw_system *system;
     const struct mw_gpu *gpu;
     int n_nodes, gpus_per_node;
-    int domain_gpus;        /* that reach one another by the scale-up links: a
-                               node, or the racks' 72 where it is larger */
-    double domain_net_Bps;  /* leaving one domain, one direction */
-    double insitu_factor;   /* measured real step / hot loops; 1 when unknown */
+    int domain_gpus;       /* that reach one another by the scale-up links: a
+                              node, or the racks' 72 where it is larger */
+    double domain_net_Bps; /* leaving one domain, one direction */
+    double insitu_factor;  /* measured real step / hot loops; 1 when unknown */
+    double insitu_of[MW_INSITU_COUNT]; /* the same by part of the step; 0: no
+                                          factor of its own */
     double kernel_launch_s; /* per operator on the device; 0 on a CPU */
     /* Shape dependence of a GEMM where nothing was measured: output tiles,
      * and the depth at which half the rate is reached. 0 on a CPU. */

@@ -149,13 +149,22 @@ static enum mw_status read_narrow_and_flash(struct mw_cost_ctx *ctx,
                            : status;
 }
 
-static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
+const char *mw_insitu_name(enum mw_insitu part)
 {
-    const char *text = mw_hwdb_machine(ctx->db, "insitu_factor");
+    static const char *const names[] = {"f", "b", "w", "update"};
+
+    return names[part];
+}
+
+/* A factor of the calibration record; *out stays when it is not there. */
+static enum mw_status read_factor(const struct mw_cost_ctx *ctx,
+                                  const char *key, double *out,
+                                  struct mw_err *err)
+{
+    const char *text = mw_hwdb_machine(ctx->db, key);
     double factor;
 
-    ctx->insitu_factor = 1;
-    if (!ctx->gpu->is_cpu || text == NULL) {
+    if (text == NULL) {
         return MW_OK;
     }
     if (mw_double_parse(text, &factor, NULL) != MW_OK || !(factor > 0) ||
@@ -163,12 +172,31 @@ static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
         const char *dir = mw_hwdb_overlay_dir(ctx->db);
 
         return mw_fail(err, MW_EINPUT,
-                       "%s/machine.csv: insitu_factor is '%s'; it must be a "
-                       "number above 0, for example 1.3",
-                       dir != NULL ? dir : ".", text);
+                       "%s/machine.csv: %s is '%s'; it must be a number above "
+                       "0, for example 1.3",
+                       dir != NULL ? dir : ".", key, text);
     }
-    ctx->insitu_factor = factor;
+    *out = factor;
     return MW_OK;
+}
+
+static enum mw_status read_insitu(struct mw_cost_ctx *ctx, struct mw_err *err)
+{
+    ctx->insitu_factor = 1;
+    if (!ctx->gpu->is_cpu) {
+        return MW_OK;
+    }
+    enum mw_status status =
+        read_factor(ctx, "insitu_factor", &ctx->insitu_factor, err);
+
+    for (int part = 0; part < MW_INSITU_COUNT && status == MW_OK; part++) {
+        char key[32];
+
+        snprintf(key, sizeof key, "insitu_factor_%s",
+                 mw_insitu_name((enum mw_insitu)part));
+        status = read_factor(ctx, key, &ctx->insitu_of[part], err);
+    }
+    return status;
 }
 
 static void index_kernels(struct mw_cost_ctx *ctx)

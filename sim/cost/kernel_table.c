@@ -6,7 +6,8 @@
  * over the NEAREST rows with weights 1 / d^2, d the distance of (m, n, k) in
  * log space (Shepard, "A two-dimensional interpolation function for
  * irregularly spaced data", ACM National Conference 1968): it needs no grid
- * and is exact at the rows. Memory-bound operators depend on rows x width;
+ * and is exact at the rows. Attention over part of a sequence has its number of
+ * keys as a fourth. Memory-bound operators depend on rows x width;
  * their rate is log-log between the neighbours in that product, which gives
  * the launch floor of small sizes as well.
  *
@@ -24,6 +25,7 @@ enum { NEAREST = 4, REACH = 64 };
 
 struct key {
     int64_t m, n, k;
+    int64_t kv;     /* keys that m queries of attention meet; else m */
     double repeats; /* batched GEMM: so many products of this shape */
 };
 
@@ -36,34 +38,45 @@ static bool is_three_dim(enum mw_op_kind kind)
 static struct key key_of(const struct mw_op *op)
 {
     if (op->kind == MW_OP_GEMM) {
-        return (struct key){op->m, op->n, op->k,
+        return (struct key){op->m, op->n, op->k, op->m,
                             op->batch > 0 ? (double)op->batch : 1};
     }
     if (op->kind == MW_OP_ATTENTION) {
-        return (struct key){op->m, op->batch, op->k, 1};
+        return (struct key){op->m, op->batch, op->k, op->n, 1};
     }
-    return (struct key){op->m, op->n, 0, 1};
+    return (struct key){op->m, op->n, 0, op->m, 1};
 }
 
-/* Work in the unit of the rate: attention is quadratic in its tokens. */
-static double work_of(enum mw_op_kind kind, double m, double n, double k)
+/* The keys that a row's queries meet. */
+static int64_t row_kv(const struct mw_kernel_row *row)
 {
+    return row->kv > 0 ? row->kv : row->m;
+}
+
+/* Work in the unit of the rate: attention has a product per pair of tokens. */
+static double work_of(enum mw_op_kind kind, const struct key *key)
+{
+    double work = (double)key->m * (double)key->n;
+
     if (kind == MW_OP_ATTENTION) {
-        return m * m * n * k;
+        return work * (double)key->kv * (double)key->k;
     }
-    return kind == MW_OP_GEMM ? m * n * k : m * n;
+    return kind == MW_OP_GEMM ? work * (double)key->k : work;
 }
 
 static double row_work(enum mw_op_kind kind, const struct mw_kernel_row *row)
 {
-    return work_of(kind, (double)row->m, (double)row->n, (double)row->k);
+    const struct key key = {row->m, row->n, row->k, row_kv(row), 1};
+
+    return work_of(kind, &key);
 }
 
 static bool is_exact(enum mw_op_kind kind, const struct mw_kernel_row *row,
                      const struct key *key)
 {
     return row->m == key->m && row->n == key->n &&
-           (!is_three_dim(kind) || row->k == key->k);
+           (!is_three_dim(kind) || row->k == key->k) &&
+           (kind != MW_OP_ATTENTION || row_kv(row) == key->kv);
 }
 
 static double log_distance2(const struct mw_kernel_row *row,
@@ -72,8 +85,11 @@ static double log_distance2(const struct mw_kernel_row *row,
     double dm = log((double)row->m / (double)key->m);
     double dn = log((double)row->n / (double)key->n);
     double dk = log((double)row->k / (double)key->k);
+    /* How far from a whole sequence: 0 for products and whole sequences. */
+    double dkv = log((double)row_kv(row) / (double)row->m) -
+                 log((double)key->kv / (double)key->m);
 
-    return dm * dm + dn * dn + dk * dk;
+    return dm * dm + dn * dn + dk * dk + dkv * dkv;
 }
 
 /* The NEAREST rows by distance, nearest first; ties keep table order. */
@@ -174,8 +190,7 @@ bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
     const struct mw_kernel_set *set =
         &ctx->kernels[op->kind][op->pass][op->dtype];
     struct key key = key_of(op);
-    double work =
-        work_of(op->kind, (double)key.m, (double)key.n, (double)key.k);
+    double work = work_of(op->kind, &key);
 
     if (set->n == 0) {
         return false;

@@ -12,7 +12,8 @@
  * of the GEMM rate. Both run at the clock that training sustains, which a
  * benchmark of a second does not show. Other operators are bound by memory;
  * their few FLOPs run at the fp32 rate, their bytes at the stack's share of the
- * stream rate. On a CPU everything is scaled by the in-situ factor.
+ * stream rate. On a CPU everything is scaled by the in-situ factor, of its own
+ * part of the step where that is known.
  */
 #include "sim/cost/cost_int.h"
 
@@ -103,6 +104,16 @@ static double quantise_s(const struct mw_cost_ctx *ctx, const struct mw_op *op)
            (ctx->gpu->mem_bw_Bps * ctx->gpu->mem_efficiency);
 }
 
+static double insitu(const struct mw_cost_ctx *ctx, const struct mw_op *op)
+{
+    enum mw_insitu part = op->kind == MW_OP_OPTIMIZER ? MW_INSITU_UPDATE
+                          : op->pass == MW_PASS_F     ? MW_INSITU_F
+                          : op->pass == MW_PASS_B     ? MW_INSITU_B
+                                                      : MW_INSITU_W;
+
+    return ctx->insitu_of[part] > 0 ? ctx->insitu_of[part] : ctx->insitu_factor;
+}
+
 static bool is_matrix(const struct mw_op *op)
 {
     return op->kind == MW_OP_GEMM || op->kind == MW_OP_ATTENTION;
@@ -124,7 +135,7 @@ static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
         bool is_memory = memory_s > compute_s;
 
         mw_explain_child(
-            explain, op->name, time_s * ctx->insitu_factor,
+            explain, op->name, time_s * insitu(ctx, op),
             mw_arena_printf(
                 explain->arena,
                 "max(%.6g GFLOP / %.5g TFLOP/s, %.6g MB / %.5g GB/s) + "
@@ -135,7 +146,7 @@ static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
                 is_memory ? "memory" : rate.formula),
             is_memory ? gpu->source : rate.source);
     }
-    return (struct mw_cost){time_s * ctx->insitu_factor, MW_RUNG_ROOFLINE};
+    return (struct mw_cost){time_s * insitu(ctx, op), MW_RUNG_ROOFLINE};
 }
 
 struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
@@ -147,7 +158,7 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
     MW_ASSERT(op->kind != MW_OP_COLL && op->pass < MW_PASS_BW, "op %s",
               op->name);
     if (mw_kernel_table_price(ctx, op, &cost, &source)) {
-        cost.time_s *= ctx->insitu_factor;
+        cost.time_s *= insitu(ctx, op);
         cost.time_s *= is_matrix(op) ? 1 / ctx->sustained[op->dtype]
                                      : ctx->stack.elementwise;
     } else if (!mw_measured_price(ctx, op, &cost, &source)) {

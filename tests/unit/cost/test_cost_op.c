@@ -199,9 +199,9 @@ static void test_narrow_dtype_falls_back(void **state)
 }
 
 static const struct mw_kernel_row gemm_rows[] = {
-    {"test", "gemm", "F", "bf16", 64, 64, 64, 1e-6, "row a"},
-    {"test", "gemm", "F", "bf16", 128, 64, 64, 1.5e-6, "row b"},
-    {"test", "gemm", "F", "bf16", 128, 128, 128, 4e-6, "row c"}};
+    {"test", "gemm", "F", "bf16", 64, 64, 64, 0, 1e-6, "row a"},
+    {"test", "gemm", "F", "bf16", 128, 64, 64, 0, 1.5e-6, "row b"},
+    {"test", "gemm", "F", "bf16", 128, 128, 128, 0, 4e-6, "row c"}};
 
 static void test_exact_rows_and_repeats(void **state)
 {
@@ -221,6 +221,67 @@ static void test_exact_rows_and_repeats(void **state)
     mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 11.25e-6, 1e-12, 0);
 }
 
+/* Part of a sequence is a shape of its own: 32 queries that meet 64 keys are
+ * not 32 that meet 32, and cost about half of 64 that meet 64. */
+static void test_attention_over_parts(void **state)
+{
+    static const struct mw_kernel_row rows[] = {
+        {"test", "attention", "F", "bf16", 64, 8, 32, 0, 8e-6, "whole"},
+        {"test", "attention", "F", "bf16", 32, 8, 32, 0, 2e-6, "short"},
+        {"test", "attention", "F", "bf16", 32, 8, 32, 64, 5e-6, "part"}};
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = {.kind = MW_OP_ATTENTION,
+                       .name = "attn",
+                       .m = 32,
+                       .n = 64,
+                       .k = 32,
+                       .batch = 8,
+                       .dtype = MW_BF16};
+
+    (void)state;
+    ctx.kernels[MW_OP_ATTENTION][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){rows, 3};
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 5e-6, 1e-12, 0);
+    op.n = 32;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 2e-6, 1e-12, 0);
+    /* Without a row: pairs of tokens at the rate of the neighbours, which both
+     * have the same one. */
+    ctx.kernels[MW_OP_ATTENTION][MW_PASS_F][MW_BF16] =
+        (struct mw_kernel_set){rows, 2};
+    op.n = 64;
+    struct mw_cost cost = mw_cost_op(&ctx, &op, NULL);
+    mw_assert_near(cost.time_s, 4e-6, 1e-9, 0);
+    assert_int_equal(cost.rung, MW_RUNG_TABLE);
+}
+
+/* One factor for each pass and the update; without them the one for all. */
+static void test_insitu_factors_by_pass(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op op = gemm(128, 64, 64);
+    struct mw_op update = {.kind = MW_OP_OPTIMIZER,
+                           .name = "optimizer",
+                           .m = 1000,
+                           .n = 1,
+                           .bytes = 28e3,
+                           .dtype = MW_BF16};
+
+    (void)state;
+    double f_s = mw_cost_op(&ctx, &op, NULL).time_s;
+    double update_s = mw_cost_op(&ctx, &update, NULL).time_s;
+
+    ctx.insitu_factor = 1.2;
+    ctx.insitu_of[MW_INSITU_F] = 1.1;
+    ctx.insitu_of[MW_INSITU_UPDATE] = 2;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 1.1 * f_s, 1e-12, 0);
+    mw_assert_near(mw_cost_op(&ctx, &update, NULL).time_s, 2 * update_s, 1e-12,
+                   0);
+    op.pass = MW_PASS_B;
+    mw_assert_near(mw_cost_op(&ctx, &op, NULL).time_s, 1.2 * f_s, 1e-12, 0);
+}
+
 static void test_interpolation_between_rows(void **state)
 {
     struct mw_gpu gpu = gpu_of();
@@ -236,8 +297,8 @@ static void test_interpolation_between_rows(void **state)
     assert_int_equal(cost.rung, MW_RUNG_TABLE);
     /* equal distance to two rows of equal rate: that rate */
     static const struct mw_kernel_row same[] = {
-        {"test", "gemm", "F", "bf16", 100, 100, 100, 1e-3, "x"},
-        {"test", "gemm", "F", "bf16", 400, 100, 100, 4e-3, "x"}};
+        {"test", "gemm", "F", "bf16", 100, 100, 100, 0, 1e-3, "x"},
+        {"test", "gemm", "F", "bf16", 400, 100, 100, 0, 4e-3, "x"}};
     struct mw_op middle = gemm(200, 100, 100);
     ctx.kernels[MW_OP_GEMM][MW_PASS_F][MW_BF16] =
         (struct mw_kernel_set){same, 2};
@@ -249,8 +310,8 @@ static void test_interpolation_between_rows(void **state)
 static void test_memory_bound_rows(void **state)
 {
     static const struct mw_kernel_row rows[] = {
-        {"test", "norm", "F", "bf16", 10, 100, 0, 2e-6, "floor"},
-        {"test", "norm", "F", "bf16", 1000, 100, 0, 20e-6, "large"}};
+        {"test", "norm", "F", "bf16", 10, 100, 0, 0, 2e-6, "floor"},
+        {"test", "norm", "F", "bf16", 1000, 100, 0, 0, 20e-6, "large"}};
     struct mw_gpu gpu = gpu_of();
     struct mw_cost_ctx ctx = ctx_of(&gpu);
     struct mw_op op = {.kind = MW_OP_NORM,
@@ -318,6 +379,8 @@ int main(void)
         cmocka_unit_test(test_tiles_and_waves),
         cmocka_unit_test(test_narrow_dtype_falls_back),
         cmocka_unit_test(test_exact_rows_and_repeats),
+        cmocka_unit_test(test_attention_over_parts),
+        cmocka_unit_test(test_insitu_factors_by_pass),
         cmocka_unit_test(test_interpolation_between_rows),
         cmocka_unit_test(test_memory_bound_rows),
         cmocka_unit_test(test_faster_device_is_never_slower),

@@ -156,6 +156,26 @@ static void test_kernels_are_sorted_and_found(void **state)
     mw_hwdb_free(db);
 }
 
+/* Keys of attention over part of a sequence: a column that may be absent, and
+ * part of the key where it is there. */
+static void test_kernels_know_their_keys(void **state)
+{
+    (void)state;
+    struct mw_hwdb *db = load_one(
+        "kernels.csv", "device,op,pass,dtype,m,n,k,kv,time_s,source\n"
+                       "host-cpu,attention,F,fp32,32,8,32,64,4e-5,run\n"
+                       "host-cpu,attention,F,fp32,32,8,32,,2e-5,run\n"
+                       "host-cpu,attention,F,fp32,32,8,32,128,8e-5,run\n");
+    const struct mw_kernel_row *k = NULL;
+    assert_int_equal(mw_hwdb_kernels(db, "cpu", "attention", "F", "fp32", &k),
+                     3);
+    assert_int_equal(k[0].kv, 0);
+    assert_int_equal(k[1].kv, 64);
+    assert_int_equal(k[2].kv, 128);
+    mw_assert_near(k[2].time_s, 8e-5, 1e-12, 0);
+    mw_hwdb_free(db);
+}
+
 static void test_curves_ascend(void **state)
 {
     (void)state;
@@ -282,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_added_device_and_system),
         cmocka_unit_test(test_most_special_constant_wins),
         cmocka_unit_test(test_kernels_are_sorted_and_found),
+        cmocka_unit_test(test_kernels_know_their_keys),
         cmocka_unit_test(test_curves_ascend),
         cmocka_unit_test(test_machine_record),
         cmocka_unit_test(test_header_alone_is_no_rows),
