@@ -24,6 +24,16 @@ struct mw_gantt {
     double per_ps;    /* ps to that unit */
 };
 
+/* Rows and unit of a chart; MW_EINPUT when there is nothing to draw or too much
+ * to be told apart. Release g->rows in any case. */
+enum mw_status mw_gantt_open(struct mw_gantt *g, const char *title,
+                             const struct mw_plot_panel *panels,
+                             size_t n_panels, struct mw_err *err);
+/* "#2f6fd0"; light for odd chunks. */
+const char *mw_gantt_colour(enum mw_span_kind kind, bool light);
+/* Odd chunks of a device with several virtual stages are drawn lighter. */
+bool mw_gantt_is_light(const struct mw_gantt *g, const struct mw_gantt_row *row,
+                       const struct mw_span *s);
 /* What the legend says of a kind. */
 const char *mw_gantt_kind_title(enum mw_span_kind kind);
 /* "predicted: 12.34 ms" into buf. */
