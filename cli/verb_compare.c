@@ -1,5 +1,7 @@
-/* `meshwright compare SIMULATED MEASURED`: predicted against measured. */
+/* `meshwright compare SIMULATED MEASURED`, `compare --set DIR`: predicted
+ * against measured. */
 #include "cli/cli.h"
+#include "cli/compare_set.h"
 
 #include "exec/compare/compare.h"
 #include "plots/plot.h"
@@ -15,9 +17,20 @@ struct args {
     const char *plot;
     double max_error;
     bool has_max_error, is_forced;
+    struct mw_compare_set_args set;
 };
 
-enum { OPT_PLOT = 0x2000, OPT_MAX_ERROR, OPT_FORCE };
+enum {
+    OPT_PLOT = 0x2000,
+    OPT_MAX_ERROR,
+    OPT_FORCE,
+    OPT_SET,
+    OPT_STEPS,
+    OPT_SLOW,
+    OPT_REUSE,
+    OPT_CHECK,
+    OPT_HTML
+};
 
 static const struct argp_option options[] = {
     {"plot", OPT_PLOT, "FILE", 0,
@@ -25,26 +38,53 @@ static const struct argp_option options[] = {
      "terminal",
      0},
     {"max-error", OPT_MAX_ERROR, "X", 0,
-     "Exit with status 1 when the step time is off by more than this fraction "
-     "(0.15 is 15 %)",
+     "Exit with status 1 when the step time (with --set: the mean) is off by "
+     "more than this fraction (0.15 is 15 %)",
      0},
     {"force", OPT_FORCE, NULL, 0,
      "Compare timelines of different plans, or two of one side", 0},
+    {NULL, 0, NULL, 0, "A set of plans:", 1},
+    {"set", OPT_SET, "DIR", 0,
+     "Simulate and run every plan (*.yaml) of this folder on this machine", 1},
+    {"output", 'o', "DIR", 0,
+     "Where calibrations, timelines and results go; needed with --set", 1},
+    {"steps", OPT_STEPS, "N", 0,
+     "Training steps of each run, of which the first 3 warm up (default 8)", 1},
+    {"reuse", OPT_REUSE, NULL, 0,
+     "Take runs of the same plans that an earlier set left in -o", 1},
+    {"html", OPT_HTML, "FILE", 0, "Write all of it as one page with pictures",
+     1},
+    {"check", OPT_CHECK, NULL, 0,
+     "Exit with status 1 unless the mean error is within 8 %, at most one plan "
+     "in twenty is off by more than 15 %, and 95 % of the pairs are ordered "
+     "right",
+     1},
+    {"slow", OPT_SLOW, "KIND=FACTOR", 0,
+     "Test aid: make a kind of operator slower in every run, as in run", 1},
     {0}};
 
 static const char doc[] =
     "Compares a simulated timeline with a measured one of the same plan: step "
-    "time, exposed time by kind of work, by stage, and by both.\v"
+    "time, exposed time by kind of work, by stage, and by both, and the first "
+    "pass where they part. With --set: all plans of a folder, predicted and "
+    "measured, how large the errors are and whether the order is right.\v"
     "Examples:\n"
     "  meshwright compare out/simulated.json out/measured.json\n"
     "  meshwright compare out/simulated.json out/measured.json --plot "
-    "out/compare.svg --max-error 0.15\n\n"
+    "out/compare.svg --max-error 0.15\n"
+    "  meshwright compare --set scenarios/matrix -o out/matrix --html "
+    "out/matrix.html --check\n\n"
     "Timelines are Chrome traces or CSV as written by sim and run. The error "
     "is simulated / measured - 1. The report says which clock was measured: "
     "the virtual clock (CPU time of the threads plus modelled communication) "
     "tests compute, order and bubbles, not communication.\n"
-    "Exit status: 0 compared; 1 past --max-error; 2 usage; 3 bad input file "
-    "(timelines of different plans among them); 4 gnuplot is missing.";
+    "A set is run on the virtual clock. Without --hwdb each scenario of it is "
+    "calibrated first, into -o; a plan that the calibration was fitted to is "
+    "refused. Pairs count when both are plans of one scenario whose measured "
+    "times differ by more than 10 % and by three times their spread.\n"
+    "Exit status: 0 compared; 1 past --max-error, or --check failed; 2 usage; "
+    "3 bad input file (timelines of different plans among them); 4 gnuplot or "
+    "Open MPI is missing; 5 a run failed.";
 
 static double parse_max_error(struct argp_state *state, const char *text)
 {
@@ -55,6 +95,67 @@ static double parse_max_error(struct argp_state *state, const char *text)
                    text);
     }
     return v;
+}
+
+static error_t check(const struct args *a, struct argp_state *state)
+{
+    bool is_set = a->set.opts.dir != NULL;
+    if (is_set && (a->n_files > 0 || a->plot || a->is_forced)) {
+        argp_error(state, "--set runs plans; it takes no timelines, --plot or "
+                          "--force");
+    }
+    if (is_set && a->set.opts.out == NULL) {
+        argp_error(state, "--set: -o DIR, where do timelines go?");
+    }
+    if (!is_set &&
+        (a->set.opts.out || a->set.html || a->set.is_checked ||
+         a->set.opts.slow || a->set.opts.steps || a->set.opts.is_reused)) {
+        argp_error(state, "-o, --html, --check, --slow, --steps and --reuse "
+                          "go with --set");
+    }
+    if (!is_set && a->n_files < 2) {
+        argp_error(state, "which two timelines? SIMULATED and MEASURED");
+    }
+    if (a->cli.json && a->plot && strcmp(a->plot, "-") == 0) {
+        argp_error(state, "--json and --plot - both want stdout");
+    }
+    return 0;
+}
+
+/* Options of a set. */
+static error_t parse_set(struct args *a, int key, char *arg,
+                         struct argp_state *state)
+{
+    struct mw_err err = {0};
+    long long steps = 0;
+    switch (key) {
+    case OPT_SET:
+        a->set.opts.dir = arg;
+        return 0;
+    case 'o':
+        a->set.opts.out = arg;
+        return 0;
+    case OPT_STEPS:
+        if (mw_cli_int("--steps", arg, 5, 1000, &steps, &err) != MW_OK) {
+            argp_error(state, "%s", err.text);
+        }
+        a->set.opts.steps = (int)steps;
+        return 0;
+    case OPT_SLOW:
+        a->set.opts.slow = arg;
+        return 0;
+    case OPT_REUSE:
+        a->set.opts.is_reused = true;
+        return 0;
+    case OPT_CHECK:
+        a->set.is_checked = true;
+        return 0;
+    case OPT_HTML:
+        a->set.html = arg;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -84,15 +185,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->file[a->n_files++] = arg;
         return 0;
     case ARGP_KEY_END:
-        if (a->n_files < 2) {
-            argp_error(state, "which two timelines? SIMULATED and MEASURED");
-        }
-        if (a->cli.json && a->plot && strcmp(a->plot, "-") == 0) {
-            argp_error(state, "--json and --plot - both want stdout");
-        }
-        return 0;
+        return check(a, state);
     default:
-        return ARGP_ERR_UNKNOWN;
+        return parse_set(a, key, arg, state);
     }
 }
 
@@ -161,14 +256,18 @@ int mw_verb_compare(int argc, char **argv)
         {&mw_cli_argp, 0, "Common options:", 100}, {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
-                                     .args_doc = "SIMULATED MEASURED",
+                                     .args_doc =
+                                         "SIMULATED MEASURED\n--set DIR -o DIR",
                                      .doc = doc,
                                      .children = children};
-    struct args a = {0};
+    struct args a = {.max_error = -1};
     struct mw_err err = {0};
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
-    enum mw_status status = run(&a, &err);
+    a.set.max_error = a.has_max_error ? a.max_error : -1;
+    enum mw_status status = a.set.opts.dir
+                                ? mw_compare_set_run(&a.set, &a.cli, &err)
+                                : run(&a, &err);
     return status == MW_OK ? 0 : mw_cli_fail(&err);
 }

@@ -25,34 +25,34 @@ static bool is_backward(int kind)
 
 /* Two compute spans of one pass: nothing else was computed in between. Layer by
  * layer or all at once, what is recomputed, B and W in a row are one. */
-static bool continues(const struct mw_pass *p, const struct mw_span *s)
+static bool continues(const struct mw_timeline_pass *p, const struct mw_span *s)
 {
     return p->microbatch == s->microbatch && p->stage == s->stage &&
            (p->kind == s->kind ||
             (is_backward(p->kind) && is_backward(s->kind)));
 }
 
-static void add_compute(struct mw_passes *out, const struct mw_span *s)
+static void add_compute(struct mw_timeline_passes *out, const struct mw_span *s)
 {
-    struct mw_pass *last = out->n > 0 ? &out->v[out->n - 1] : NULL;
+    struct mw_timeline_pass *last = out->n > 0 ? &out->v[out->n - 1] : NULL;
 
     if (last != NULL && continues(last, s)) {
         last->end_ps = s->end_ps;
         last->kind = s->kind == MW_SPAN_B ? s->kind : last->kind;
         return;
     }
-    const struct mw_pass fresh = {.rank = s->rank,
-                                  .microbatch = s->microbatch,
-                                  .stage = s->stage,
-                                  .kind = s->kind,
-                                  .start_ps = s->start_ps,
-                                  .end_ps = s->end_ps};
+    const struct mw_timeline_pass fresh = {.rank = s->rank,
+                                           .microbatch = s->microbatch,
+                                           .stage = s->stage,
+                                           .kind = s->kind,
+                                           .start_ps = s->start_ps,
+                                           .end_ps = s->end_ps};
 
     mw_array_push(out, fresh);
 }
 
 /* Time between a span and a pass; 0 where they touch or overlap. */
-static mw_time gap_ps(const struct mw_pass *p, const struct mw_span *s)
+static mw_time gap_ps(const struct mw_timeline_pass *p, const struct mw_span *s)
 {
     if (s->start_ps > p->end_ps) {
         return s->start_ps - p->end_ps;
@@ -60,13 +60,14 @@ static mw_time gap_ps(const struct mw_pass *p, const struct mw_span *s)
     return s->end_ps < p->start_ps ? p->start_ps - s->end_ps : 0;
 }
 
-static struct mw_pass *nearest(struct mw_passes *passes, size_t n_compute,
-                               const struct mw_span *s)
+static struct mw_timeline_pass *nearest(struct mw_timeline_passes *passes,
+                                        size_t n_compute,
+                                        const struct mw_span *s)
 {
-    struct mw_pass *best = NULL;
+    struct mw_timeline_pass *best = NULL;
 
     for (size_t i = 0; i < n_compute; i++) {
-        struct mw_pass *p = &passes->v[i];
+        struct mw_timeline_pass *p = &passes->v[i];
 
         if (p->microbatch == s->microbatch && p->stage == s->stage &&
             (best == NULL || gap_ps(p, s) <= gap_ps(best, s))) {
@@ -76,8 +77,8 @@ static struct mw_pass *nearest(struct mw_passes *passes, size_t n_compute,
     return best;
 }
 
-static bool is_compute_between(const struct mw_passes *p, size_t n_compute,
-                               mw_time from_ps, mw_time to_ps)
+static bool is_compute_between(const struct mw_timeline_passes *p,
+                               size_t n_compute, mw_time from_ps, mw_time to_ps)
 {
     for (size_t i = 0; i < n_compute; i++) {
         if (p->v[i].start_ps >= from_ps && p->v[i].end_ps <= to_ps) {
@@ -89,7 +90,7 @@ static bool is_compute_between(const struct mw_passes *p, size_t n_compute,
 
 /* A collective of no pass: an item of its kind, with those that follow before
  * anything is computed. */
-static void add_once(struct mw_passes *out, size_t n_compute,
+static void add_once(struct mw_timeline_passes *out, size_t n_compute,
                      const struct mw_span *s)
 {
     for (size_t i = n_compute; i < out->n; i++) {
@@ -100,20 +101,21 @@ static void add_once(struct mw_passes *out, size_t n_compute,
             return;
         }
     }
-    const struct mw_pass fresh = {.rank = s->rank,
-                                  .microbatch = -1,
-                                  .stage = -1,
-                                  .kind = s->kind,
-                                  .start_ps = s->start_ps,
-                                  .end_ps = s->end_ps};
+    const struct mw_timeline_pass fresh = {.rank = s->rank,
+                                           .microbatch = -1,
+                                           .stage = -1,
+                                           .kind = s->kind,
+                                           .start_ps = s->start_ps,
+                                           .end_ps = s->end_ps};
 
     mw_array_push(out, fresh);
 }
 
-static void add_collective(struct mw_passes *out, size_t n_compute,
+static void add_collective(struct mw_timeline_passes *out, size_t n_compute,
                            const struct mw_span *s)
 {
-    struct mw_pass *p = s->microbatch >= 0 ? nearest(out, n_compute, s) : NULL;
+    struct mw_timeline_pass *p =
+        s->microbatch >= 0 ? nearest(out, n_compute, s) : NULL;
 
     if (p == NULL) {
         add_once(out, n_compute, s);
@@ -125,7 +127,7 @@ static void add_collective(struct mw_passes *out, size_t n_compute,
 
 static int by_start(const void *a, const void *b)
 {
-    const struct mw_pass *x = a, *y = b;
+    const struct mw_timeline_pass *x = a, *y = b;
 
     if (x->start_ps != y->start_ps) {
         return x->start_ps < y->start_ps ? -1 : 1;
@@ -133,7 +135,8 @@ static int by_start(const void *a, const void *b)
     return (x->end_ps > y->end_ps) - (x->end_ps < y->end_ps);
 }
 
-static bool is_same_key(const struct mw_pass *a, const struct mw_pass *b)
+static bool is_same_key(const struct mw_timeline_pass *a,
+                        const struct mw_timeline_pass *b)
 {
     return a->kind == b->kind && a->microbatch == b->microbatch &&
            a->stage == b->stage;
@@ -141,7 +144,7 @@ static bool is_same_key(const struct mw_pass *a, const struct mw_pass *b)
 
 static int by_key(const void *a, const void *b)
 {
-    const struct mw_pass *x = a, *y = b;
+    const struct mw_timeline_pass *x = a, *y = b;
 
     if (x->kind != y->kind) {
         return x->kind < y->kind ? -1 : 1;
@@ -159,7 +162,7 @@ static int by_key(const void *a, const void *b)
 
 static int by_key_and_part(const void *a, const void *b)
 {
-    const struct mw_pass *x = a, *y = b;
+    const struct mw_timeline_pass *x = a, *y = b;
 
     if (is_same_key(x, y)) {
         return (x->part > y->part) - (x->part < y->part);
@@ -167,7 +170,7 @@ static int by_key_and_part(const void *a, const void *b)
     return by_key(a, b);
 }
 
-static void number_parts(struct mw_passes *p)
+static void number_parts(struct mw_timeline_passes *p)
 {
     qsort(p->v, p->n, sizeof *p->v, by_key);
     for (size_t i = 1; i < p->n; i++) {
@@ -178,7 +181,8 @@ static void number_parts(struct mw_passes *p)
     qsort(p->v, p->n, sizeof *p->v, by_start);
 }
 
-void mw_passes_of(struct mw_timeline *t, int rank, struct mw_passes *out)
+void mw_timeline_passes_of(struct mw_timeline *t, int rank,
+                           struct mw_timeline_passes *out)
 {
     size_t first = 0, end;
 
@@ -210,12 +214,14 @@ void mw_passes_of(struct mw_timeline *t, int rank, struct mw_passes *out)
 /* ---- pairs -----------------------------------------------------------------
  */
 struct pairs {
-    struct mw_passes simulated, measured; /* by start; by key and part */
+    struct mw_timeline_passes simulated,
+        measured; /* by start; by key and part */
     size_t n_unpaired;
 };
 
-static const struct mw_pass *find(const struct mw_passes *sorted,
-                                  const struct mw_pass *key)
+static const struct mw_timeline_pass *
+find(const struct mw_timeline_passes *sorted,
+     const struct mw_timeline_pass *key)
 {
     return sorted->n > 0 ? bsearch(key, sorted->v, sorted->n, sizeof *key,
                                    by_key_and_part)
@@ -234,8 +240,8 @@ static void walk_rank(struct pairs *p, double limit_s, struct mw_deviation *out)
     mw_time last_simulated = 0, last_measured = 0;
 
     for (size_t i = 0; i < p->simulated.n; i++) {
-        const struct mw_pass *s = &p->simulated.v[i];
-        const struct mw_pass *m = find(&p->measured, s);
+        const struct mw_timeline_pass *s = &p->simulated.v[i];
+        const struct mw_timeline_pass *m = find(&p->measured, s);
 
         if (m == NULL) {
             p->n_unpaired++;
@@ -283,7 +289,8 @@ static void judge(struct mw_deviation *d)
  */
 /* The pass that sends what this one needs: F of the stage before, B of the
  * stage behind (or the fused pass); the same micro-batch. */
-static bool sends_to(const struct mw_pass *p, const struct mw_pass *waiting)
+static bool sends_to(const struct mw_timeline_pass *p,
+                     const struct mw_timeline_pass *waiting)
 {
     int step = waiting->kind == MW_SPAN_F ? 1 : -1;
 
@@ -295,8 +302,8 @@ static bool sends_to(const struct mw_pass *p, const struct mw_pass *waiting)
 static void look_for_peer(const struct pairs *p, struct mw_deviation *d)
 {
     for (size_t i = 0; i < p->simulated.n && !d->has_peer; i++) {
-        const struct mw_pass *s = &p->simulated.v[i];
-        const struct mw_pass *m =
+        const struct mw_timeline_pass *s = &p->simulated.v[i];
+        const struct mw_timeline_pass *m =
             sends_to(s, &d->simulated) ? find(&p->measured, s) : NULL;
 
         if (m != NULL) {
@@ -312,8 +319,8 @@ static void look_for_peer(const struct pairs *p, struct mw_deviation *d)
 static void open_pairs(struct mw_timeline *simulated,
                        struct mw_timeline *measured, int rank, struct pairs *p)
 {
-    mw_passes_of(simulated, rank, &p->simulated);
-    mw_passes_of(measured, rank, &p->measured);
+    mw_timeline_passes_of(simulated, rank, &p->simulated);
+    mw_timeline_passes_of(measured, rank, &p->measured);
     if (p->measured.n > 0) {
         qsort(p->measured.v, p->measured.n, sizeof *p->measured.v,
               by_key_and_part);

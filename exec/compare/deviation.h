@@ -23,19 +23,20 @@
 
 #include <stdbool.h>
 
-struct mw_pass {
+struct mw_timeline_pass {
     int32_t rank, microbatch, stage; /* -1: once per step */
     uint16_t kind;                   /* of its compute, else of itself */
     uint16_t part;                   /* occurrence of the key */
     mw_time start_ps, end_ps;
 };
-struct mw_passes {
-    struct mw_pass *v;
+struct mw_timeline_passes {
+    struct mw_timeline_pass *v;
     size_t n, cap;
 };
 /* The passes of a rank, by start. Sorts the timeline; clears *out first. Spans
  * of transfers between stages belong to no pass: they are waiting. */
-void mw_passes_of(struct mw_timeline *t, int rank, struct mw_passes *out);
+void mw_timeline_passes_of(struct mw_timeline *t, int rank,
+                           struct mw_timeline_passes *out);
 
 enum mw_deviation_why {
     MW_DEVIATION_NONE, /* never more than the tolerance */
@@ -46,14 +47,14 @@ enum mw_deviation_why {
 
 struct mw_deviation {
     enum mw_deviation_why why;
-    struct mw_pass simulated, measured;
+    struct mw_timeline_pass simulated, measured;
     double difference_s; /* end simulated - end measured; + is predicted late */
     double own_s;        /* of it by the pass's own duration */
     double by_kind_s[MW_SPAN_KIND_COUNT]; /* by passes before it on the rank */
     double waiting_s;                     /* by gaps on the rank */
     /* why WAIT: the pass on another rank that it waits for, if in both. */
     bool has_peer;
-    struct mw_pass peer;
+    struct mw_timeline_pass peer;
     double peer_difference_s;
     /* Passes that only one side has: the timelines are not of one order. */
     size_t n_unpaired;

@@ -6,7 +6,8 @@
 
 enum { PASS_MAX = 96 };
 
-static const char *pass_text(const struct mw_pass *p, char buf[PASS_MAX])
+static const char *pass_text(const struct mw_timeline_pass *p,
+                             char buf[PASS_MAX])
 {
     const char *kind = mw_span_kind_name((enum mw_span_kind)p->kind);
 
@@ -33,7 +34,7 @@ static const char *lateness(double difference_s, char buf[64])
 static void own_text(const struct mw_deviation *d, char *buf, size_t len)
 {
     char x[MW_FMT_MAX], y[MW_FMT_MAX];
-    const struct mw_pass *s = &d->simulated, *m = &d->measured;
+    const struct mw_timeline_pass *s = &d->simulated, *m = &d->measured;
 
     snprintf(buf, len, "it took %s itself, predicted %s",
              mw_fmt_seconds(mw_time_to_s(m->end_ps - m->start_ps), x),

@@ -99,13 +99,13 @@ static void test_equal_timelines(void **state)
 static void test_passes(void **state)
 {
     struct pair *p = *state;
-    struct mw_passes v = {.v = NULL};
+    struct mw_timeline_passes v = {.v = NULL};
 
     add(&p->measured, 0, MW_SPAN_RECOMPUTE, 0, 60, 62); /* moved below */
     move(&p->measured, 0, MW_SPAN_OPTIMIZER, -1, 70, 80);
     add(&p->measured, 0, MW_SPAN_B, 0, 62, 66);
     add(&p->measured, 0, MW_SPAN_TP, 0, 66, 68);
-    mw_passes_of(&p->measured, 0, &v);
+    mw_timeline_passes_of(&p->measured, 0, &v);
     assert_int_equal(v.n, 4); /* F0 F1 backward0 optimizer */
     assert_int_equal(v.v[2].kind, MW_SPAN_B);
     assert_int_equal(v.v[2].start_ps, 40);
@@ -118,12 +118,12 @@ static void test_passes(void **state)
 static void test_collective_goes_to_the_nearest_pass(void **state)
 {
     struct pair *p = *state;
-    struct mw_passes v = {.v = NULL};
+    struct mw_timeline_passes v = {.v = NULL};
 
     move(&p->measured, 0, MW_SPAN_F, 1, 14, 20);
     add(&p->measured, 0, MW_SPAN_TP, 1, 11, 14);
     add(&p->measured, 0, MW_SPAN_TP, 0, 36, 40);
-    mw_passes_of(&p->measured, 0, &v);
+    mw_timeline_passes_of(&p->measured, 0, &v);
     assert_int_equal(v.v[1].start_ps, 11);
     assert_int_equal(v.v[2].start_ps, 36); /* to B, not to F, of 0 */
     assert_int_equal(v.v[0].end_ps, 10);
