@@ -92,12 +92,29 @@ static void print_layers(const struct mw_search_result *r)
            r->layers_proved ? " (the integer program finds none better)" : "");
 }
 
+/* Where nobody said how much memory a plan may use. */
+static void print_margin(const struct mw_scenario *s,
+                         const struct mw_cost_ctx *ctx)
+{
+    char usable[MW_FMT_MAX];
+
+    if (!s->limits.has_memory_fraction && !ctx->gpu->is_cpu) {
+        printf("memory: %s of a rank are used at most: p99 of our error %.1f "
+               "%%, allocator %.1f %%\n",
+               mw_fmt_bytes(mw_step_usable_bytes(s, ctx), usable),
+               100 * ctx->stack.memory.error,
+               100 * (ctx->stack.memory.reserve_factor - 1));
+    }
+    printf("\n");
+}
+
 void mw_plan_view_print(const struct mw_scenario *s,
                         const struct mw_cost_ctx *ctx,
                         const struct mw_search_result *r, size_t top)
 {
-    printf("%s (%d ranks of %s), priced as %s\n\n", s->name,
+    printf("%s (%d ranks of %s), priced as %s\n", s->name,
            ctx->n_nodes * ctx->gpus_per_node, ctx->gpu->name, ctx->stack.name);
+    print_margin(s, ctx);
     print_plans(r, top);
     print_layers(r);
     print_reasons(r);
@@ -154,11 +171,13 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     return o;
 }
 
-json_t *mw_plan_view_json(const struct mw_cost_ctx *ctx,
+json_t *mw_plan_view_json(const struct mw_scenario *s,
+                          const struct mw_cost_ctx *ctx,
                           const struct mw_search_result *r)
 {
     json_t *o = json_object(), *pruned = json_object(), *plans = json_array();
     mw_json_set_str(o, "stack", ctx->stack.name);
+    mw_json_set_real(o, "usable_bytes", mw_step_usable_bytes(s, ctx));
     mw_json_set_int(o, "enumerated", (long long)r->enumerated);
     for (int i = 0; i < r->n_reasons; i++) {
         mw_json_set_int(pruned, r->reasons[i].rule,

@@ -12,7 +12,8 @@
 void mw_plan_view_print(const struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx,
                         const struct mw_search_result *r, size_t top);
-json_t *mw_plan_view_json(const struct mw_cost_ctx *ctx,
+json_t *mw_plan_view_json(const struct mw_scenario *scenario,
+                          const struct mw_cost_ctx *ctx,
                           const struct mw_search_result *r);
 /* Layout keys, layers and figures of one plan. */
 json_t *mw_plan_view_candidate(const struct mw_candidate *c);

@@ -63,7 +63,7 @@ static const struct argp_option options[] = {
      "All plans that no other beats in both", 0},
     {"memory-margin", OPT_MARGIN, "BYTES", 0,
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
-     "limits: memory_fraction)",
+     "limits: memory_fraction, else what our memory error asks for)",
      0},
     {"stack", OPT_STACK, "NAME", 0,
      "Training software whose habits are priced, as in sim (default: that of "
@@ -300,7 +300,8 @@ static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
 
         status = status == MW_OK ? written : status;
     }
-    json_t *json = a->cli.json ? mw_plan_view_json(ctx, &result) : NULL;
+    json_t *json =
+        a->cli.json ? mw_plan_view_json(scenario, ctx, &result) : NULL;
 
     if (has_plan && !json && (status == MW_OK || status == MW_EINTR)) {
         show(a, scenario, ctx, &result);
@@ -344,6 +345,7 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                     mw_fmt_bytes(capacity, text));
             return mw_cli_fail(&err);
         }
+        limits->has_memory_fraction = true;
         limits->memory_fraction = 1 - a->margin_bytes / capacity;
     }
     if (scenario->objective == MW_OBJ_MEMORY &&

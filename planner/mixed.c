@@ -259,10 +259,7 @@ static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
         }
         kind->fast = mw_fast_new(b->scenario, &kind->ctx);
         kind->n_gpus = kind->ctx.n_nodes * kind->ctx.gpus_per_node;
-        kind->usable_bytes =
-            limits->memory_fraction * (limits->memory_bytes > 0
-                                           ? limits->memory_bytes
-                                           : kind->ctx.gpu->mem_bytes);
+        kind->usable_bytes = mw_step_usable_bytes(b->scenario, &kind->ctx);
         b->n_kinds++;
     }
     return MW_OK;

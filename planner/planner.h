@@ -121,10 +121,6 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
                          const struct mw_search_opts *opts,
                          struct mw_search_result *out, struct mw_err *err);
 void mw_search_result_release(struct mw_search_result *r);
-/* Memory of a rank that a plan may use: limits.memory (or the device's) times
- * limits.memory_fraction. */
-double mw_search_usable_bytes(const struct mw_scenario *scenario,
-                              const struct mw_cost_ctx *ctx);
 
 /* The plan of a candidate with its predicted figures. Release with
  * mw_plan_release. */

@@ -19,16 +19,6 @@
 
 enum { SEEDS_MAX = 96, JOBS_MAX = 64, TOP_DEFAULT = 10, ID_SHIFT = 40 };
 
-double mw_search_usable_bytes(const struct mw_scenario *scenario,
-                              const struct mw_cost_ctx *ctx)
-{
-    const struct mw_limits *limits = &scenario->limits;
-    double capacity =
-        limits->memory_bytes > 0 ? limits->memory_bytes : ctx->gpu->mem_bytes;
-
-    return capacity * limits->memory_fraction;
-}
-
 /* ---- weighing on several threads -------------------------------------------
  */
 struct item {
@@ -232,7 +222,7 @@ static void search_init(struct search *s)
         s->is_mixed |=
             mw_model_layer_is_moe(model, l) != mw_model_layer_is_moe(model, 0);
     }
-    s->usable_bytes = mw_search_usable_bytes(s->scenario, s->ctx);
+    s->usable_bytes = mw_step_usable_bytes(s->scenario, s->ctx);
     mw_space_init(&s->space, s->scenario, s->ctx, s->opts);
 }
 

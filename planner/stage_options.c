@@ -113,7 +113,7 @@ enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
         .extra_s = numbers,
         .fixed_bytes = numbers + n,
         .in_flight = numbers + 2 * n,
-        .limit_bytes = mw_search_usable_bytes(scenario, ctx),
+        .limit_bytes = mw_step_usable_bytes(scenario, ctx),
         .n_microbatches =
             mw_microbatches(&candidate->layout, &scenario->workload)};
     struct builder b = {.fast = mw_fast_new(scenario, ctx),

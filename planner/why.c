@@ -231,7 +231,8 @@ static void drop_limits(struct trial *t)
         l->memory_bytes = 0;
         try_it(t, "without limits: memory (all the device has)");
     }
-    if (l->memory_fraction < 1) {
+    if (!l->has_memory_fraction || l->memory_fraction < 1) {
+        l->has_memory_fraction = true;
         l->memory_fraction = 1;
         try_it(t, "limits: memory_fraction 1 (no margin)");
     }

@@ -91,6 +91,8 @@ struct mw_stack_memory {
                               which layers are gathered, or cast */
     double selects_ops;    /* not 0: selective recomputation keeps every second
                               product (torchtitan's option "op") */
+    double error; /* p99 of measured over predicted, less 1: the room that a
+                     plan leaves */
 };
 /*
  * What the software adds to the hardware: a training stack's habits, as rows

@@ -47,7 +47,8 @@ const char *mw_framework_name(int framework); /* "megatron-core-0.14" */
 
 struct mw_limits {
     double memory_bytes;    /* per rank; 0: the device's capacity */
-    double memory_fraction; /* usable part of it; default 0.92 */
+    double memory_fraction; /* usable part of it, where it is given */
+    bool has_memory_fraction; /* else what mw_step_usable_bytes says */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp;
     int max_tp;    /* 0: GPUs of a node */

@@ -161,9 +161,11 @@ const struct mw_field mw_limits_fields[] = {
     {.key = "memory_fraction",
      .type = MW_F_NUM,
      .offset = L_AT(memory_fraction),
+     .seen_offset = L_AT(has_memory_fraction) + 1,
      .min = 0.01,
      .max = 1,
-     .doc = "part of it that a plan may use"},
+     .doc = "part of it that a plan may use; if absent, what our memory "
+            "error leaves"},
     LIST_ROW("tp", tp, "tensor parallel ways to consider"),
     LIST_ROW("pp", pp, "pipeline stages to consider"),
     LIST_ROW("dp", dp, "data parallel ways to consider"),

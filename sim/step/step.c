@@ -91,8 +91,7 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
     out->n_stages = f->n_devices;
     out->memory = mw_calloc((size_t)f->n_devices, sizeof *out->memory);
     out->capacity_bytes = mw_step_capacity_bytes(p->scenario, p->ctx);
-    out->usable_bytes =
-        out->capacity_bytes * p->scenario->limits.memory_fraction;
+    out->usable_bytes = mw_step_usable_bytes(p->scenario, p->ctx);
     for (int d = 0; d < f->n_devices; d++) {
         mw_stage_memory_of(p, f->units[d], mw_step_frame_is_twin(f, d),
                            mw_schedule_high_water(s, d, act), &out->memory[d]);

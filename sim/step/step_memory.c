@@ -303,3 +303,15 @@ double mw_step_capacity_bytes(const struct mw_scenario *scenario,
     return scenario->limits.memory_bytes > 0 ? scenario->limits.memory_bytes
                                              : ctx->gpu->mem_bytes;
 }
+
+double mw_step_usable_bytes(const struct mw_scenario *scenario,
+                            const struct mw_cost_ctx *ctx)
+{
+    const struct mw_limits *limits = &scenario->limits;
+    double capacity = mw_step_capacity_bytes(scenario, ctx);
+
+    return limits->has_memory_fraction || ctx->gpu->is_cpu
+               ? capacity * limits->memory_fraction
+               : capacity / ((1 + ctx->stack.memory.error) *
+                             ctx->stack.memory.reserve_factor);
+}

@@ -184,7 +184,7 @@ static void test_tp_16_over_two_nodes(void **state)
     parse_world(&w, "format: 1\nmodel: gpt3-175b\n"
                     "cluster: {system: dgx-a100, nodes: 8}\n"
                     "workload: {seq: 2048, global_batch: 16, dtype: fp16}\n"
-                    "limits: {max_tp: 16}\n");
+                    "limits: {max_tp: 16, memory_fraction: 0.92}\n");
     w.scenario.cluster.gpus_per_node = 8;
     check_orders(&w, fixed(16, 2, 2));
     close_world(&w);

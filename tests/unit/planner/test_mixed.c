@@ -25,12 +25,8 @@ static size_t price_ways(struct world *w, const char *system, int kind,
 
     assert_int_equal(mw_cost_ctx_init(&ctx, w->db, system, 1, 0, NULL), MW_OK);
     struct mw_fast *f = mw_fast_new(&w->scenario, &ctx);
-    double usable = ctx.gpu->mem_bytes * w->scenario.limits.memory_fraction;
+    double usable = mw_step_usable_bytes(&w->scenario, &ctx);
 
-    if (w->scenario.limits.memory_bytes > 0) {
-        usable = w->scenario.limits.memory_bytes *
-                 w->scenario.limits.memory_fraction;
-    }
     for (int tp = 1; tp <= 8; tp *= 2) {
         for (int r = 0; r < 3; r++) {
             struct mw_layout l;

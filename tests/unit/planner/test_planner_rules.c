@@ -271,8 +271,7 @@ static void test_10000_random_scenarios(void **state)
                                 NULL),
                 MW_OK);
             assert_true(r.plans[i].peak_bytes <=
-                        w.scenario.limits.memory_bytes *
-                            w.scenario.limits.memory_fraction);
+                        mw_step_usable_bytes(&w.scenario, &w.ctx));
         }
         mw_search_result_release(&r);
     }

@@ -59,8 +59,7 @@ static void brute_force(const struct world *w,
         .s = {.scenario = &w->scenario, .ctx = &w->ctx, .opts = opts},
         .best_s = HUGE_VAL,
         .least_bytes = HUGE_VAL};
-    b->s.usable_bytes =
-        w->scenario.limits.memory_bytes * w->scenario.limits.memory_fraction;
+    b->s.usable_bytes = mw_step_usable_bytes(&w->scenario, &w->ctx);
     mw_space_init(&b->s.space, &w->scenario, &w->ctx, opts);
     mw_weigher_init(&b->w, &b->s);
     for (size_t i = 0; i < b->s.space.outer.n; i++) {

@@ -77,9 +77,9 @@ static void test_states_by_zero_stage(void **state)
                            m->buffer_bytes + m->overhead_bytes,
                        1e-12, 0);
         assert_true(r.fits && r.peak_bytes <= r.usable_bytes);
-        mw_assert_near(r.usable_bytes,
-                       r.capacity_bytes * b->scenario.limits.memory_fraction,
-                       1e-12, 0);
+        mw_assert_near(r.usable_bytes * (1 + b->ctx.stack.memory.error) *
+                           b->ctx.stack.memory.reserve_factor,
+                       r.capacity_bytes, 1e-12, 0);
         mw_step_result_release(&r);
     }
 }
