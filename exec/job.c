@@ -86,6 +86,11 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "offload to the host's memory",
                      "plan without offload");
     }
+    if (w->doc_tokens > 0) {
+        return lacks(err, "packed sequences",
+                     "take a workload without "
+                     "doc_tokens");
+    }
     if (w->base_dtype != MW_BASE_SAME) {
         return lacks(err, "weights in 4 bits", "take base_dtype same");
     }

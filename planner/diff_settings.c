@@ -38,6 +38,7 @@ static const struct mw_field workload_fields[] = {
      .type = MW_F_ENUM,
      .offset = W_AT(base_dtype),
      .enums = base_dtype_enums},
+    {.key = "doc_tokens", .type = MW_F_INT, .offset = W_AT(doc_tokens)},
     MW_FIELD_END};
 
 /* ---- values as text --------------------------------------------------------

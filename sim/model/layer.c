@@ -12,6 +12,11 @@
  */
 #include "sim/model/ops_int.h"
 
+int64_t mw_work_span(int64_t seq, int64_t doc_tokens)
+{
+    return doc_tokens > 0 && doc_tokens < seq ? doc_tokens : seq;
+}
+
 /* ---- layer -----------------------------------------------------------------
  */
 static struct mw_fsteps layer_steps(const struct mw_sizes *s, int layer)

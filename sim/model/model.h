@@ -262,7 +262,10 @@ struct mw_work {
     int lora_rank;            /* adapters alone learn; 0: all weights do */
     enum mw_lora_targets lora_targets;
     enum mw_base_dtype base_dtype;
+    int64_t doc_tokens; /* of a document in a packed sequence; 0: seq */
 };
+/* Tokens that attention spans: a document's, or the sequence's. */
+int64_t mw_work_span(int64_t seq, int64_t doc_tokens);
 
 /*
  * Appends the operators of one pass of one transformer layer, in execution

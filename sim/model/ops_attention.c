@@ -14,6 +14,11 @@
  * norms, q_up and kv_up in the place of qkv; the down projections work on the
  * rank's own tokens with replicated weights, as Megatron-LM does.
  *
+ * Packed sequences: a query meets the keys of its document alone. seq / doc
+ * cores of doc tokens stand in the place of one of seq, each split over the
+ * ranks of the CP group (Transformer Engine's thd layout); doc is the mean over
+ * tokens, E[l^2] / E[l] of the documents' lengths.
+ *
  * Context parallelism over n ranks, t = s / n tokens each:
  *
  *   gather  keys and values of the other ranks are gathered before the core,
@@ -43,12 +48,15 @@ struct heads {
     int64_t kv_tokens; /* keys that they meet in one core */
     int64_t own_kv;    /* keys of one sequence that the rank keeps */
     int n_cores;       /* one after another: the ring's steps, else 1 */
+    int64_t documents; /* of a sequence */
+    double span;       /* part of kv_tokens that a query meets */
 };
 
 static struct heads heads_of(const struct mw_sizes *s)
 {
     const struct mw_layout *l = s->work->layout;
     int kv = s->m->mla.on ? s->m->n_heads : s->m->n_kv_heads;
+    int64_t span = mw_work_span(s->work->seq, s->work->doc_tokens);
 
     return (struct heads){.q = s->m->n_heads / s->tp,
                           .kv = kv > s->tp ? kv / s->tp : 1,
@@ -58,7 +66,9 @@ static struct heads heads_of(const struct mw_sizes *s)
                           .q_tokens = s->work->seq / l->cp,
                           .kv_tokens = s->work->seq,
                           .own_kv = s->work->seq / l->cp,
-                          .n_cores = 1};
+                          .n_cores = 1,
+                          .documents = (s->work->seq + span - 1) / span,
+                          .span = (double)span / (double)s->work->seq};
 }
 
 /* The same as the core sees them under the layout's form of CP. */
@@ -151,26 +161,32 @@ static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
 
 /* ---- core ------------------------------------------------------------------
  */
+/* Tokens of one document, no less than one. */
+static int64_t part_of(int64_t tokens, int64_t documents)
+{
+    return tokens > documents ? tokens / documents : 1;
+}
+
 static void add_flash(const struct mw_sizes *s, const struct heads *h,
                       struct mw_fsteps *out)
 {
-    struct mw_fstep *step =
-        mw_fstep_add(out, s, MW_OP_ATTENTION, "attn", h->q_tokens, 0);
+    struct mw_fstep *step = mw_fstep_add(out, s, MW_OP_ATTENTION, "attn",
+                                         part_of(h->q_tokens, h->documents), 0);
     struct mw_op *op = &step->op;
     double queries = (double)(h->q * h->sequences) * (double)h->q_tokens;
     double keys = (double)(h->kv * h->sequences) * (double)h->kv_tokens;
     double statistics = 4 * queries;
 
-    op->n = h->kv_tokens;
+    op->n = part_of(h->kv_tokens, h->documents);
     op->k = h->d;
     op->v_dim = h->v;
-    op->batch = h->q * h->sequences;
-    op->kv_batch = h->kv * h->sequences;
+    op->batch = h->q * h->sequences * h->documents;
+    op->kv_batch = h->kv * h->sequences * h->documents;
     op->is_causal = true;
     op->repeat = h->n_cores;
-    op->work_fraction = 0.5 + 0.5 / (double)s->work->seq;
+    op->work_fraction = 0.5 + 0.5 / (h->span * (double)s->work->seq);
     op->model_flops =
-        2 * queries * (double)h->kv_tokens * (double)(h->d + h->v);
+        2 * queries * (h->span * (double)h->kv_tokens) * (double)(h->d + h->v);
     op->flops = op->model_flops * op->work_fraction;
     op->bytes = s->el * (double)(h->d + h->v) * (queries + keys) + statistics;
     op->save_bytes =

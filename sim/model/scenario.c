@@ -235,6 +235,27 @@ static enum mw_status check_lora(struct mw_node *root,
     return MW_OK;
 }
 
+static enum mw_status check_documents(struct mw_node *root,
+                                      const struct mw_workload *w,
+                                      struct mw_err *err)
+{
+    struct mw_node *node =
+        mw_node_get(mw_node_get(root, "workload"), "doc_tokens");
+
+    if (w->doc_tokens > w->seq) {
+        return mw_node_fail(node, err,
+                            "documents of %lld tokens are longer than the "
+                            "sequences of %lld they are packed into",
+                            (long long)w->doc_tokens, (long long)w->seq);
+    }
+    if (w->doc_tokens > 0 && !w->is_flash) {
+        return mw_node_fail(node, err,
+                            "doc_tokens needs attention: flash; unfused "
+                            "products work on the whole square");
+    }
+    return MW_OK;
+}
+
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
@@ -263,6 +284,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->hash = mw_scenario_hash(&raw, &out->model);
     st = check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
+    st = st != MW_OK ? st : check_documents(root, &out->workload, err);
     if (st == MW_OK && raw.layout != NULL) {
         st = read_layout(raw.layout, out, err);
     }

@@ -31,6 +31,8 @@ struct mw_workload {
     int lora_rank; /* of the adapters, which alone learn; 0: all weights do */
     enum mw_lora_targets lora_targets;
     enum mw_base_dtype base_dtype;
+    int64_t doc_tokens; /* packed sequences: tokens of a document, weighted by
+                           tokens; 0: a sequence is one document */
 };
 
 /* Whose features a plan may use (planner/rules.c knows their rules). */

@@ -10,7 +10,7 @@
 
 /* The workload as written: words stand as numbers of their enumerations. */
 struct mw_raw_workload {
-    int64_t seq, global_batch, seed;
+    int64_t seq, global_batch, seed, doc_tokens;
     int dtype, grad_dtype, attention, flops, optimizer;
     bool has_dropout;
     int lora_rank, lora_targets, base_dtype;

@@ -123,6 +123,12 @@ const struct mw_field mw_workload_fields[] = {
      .offset = W_AT(base_dtype),
      .enums = base_dtype_enums,
      .doc = "storage of the frozen weights under adapters"},
+    {.key = "doc_tokens",
+     .type = MW_F_INT,
+     .offset = W_AT(doc_tokens),
+     .min = 0,
+     .max = 1 << 24,
+     .doc = "tokens of a document in packed sequences; 0: not packed"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -213,6 +219,7 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .causal_flops = raw->flops == FLOPS_CAUSAL,
         .optimizer = optimizer_enums[raw->optimizer].name,
         .seed = (uint64_t)raw->seed,
+        .doc_tokens = raw->doc_tokens,
         .lora_rank = raw->lora_rank,
         .lora_targets = (enum mw_lora_targets)raw->lora_targets,
         .base_dtype = (enum mw_base_dtype)raw->base_dtype};

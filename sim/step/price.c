@@ -368,7 +368,8 @@ void mw_step_price_begin(struct mw_step_price *p,
                  .grad_dtype = w->grad_dtype,
                  .lora_rank = w->lora_rank,
                  .lora_targets = w->lora_targets,
-                 .base_dtype = w->base_dtype},
+                 .base_dtype = w->base_dtype,
+                 .doc_tokens = w->doc_tokens},
         /* Mixed precision keeps an fp32 master copy beside the moments; fp32
          * training keeps the moments alone. FP8 and FP4 weights are cast from
          * bf16 copies. */

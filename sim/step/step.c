@@ -131,11 +131,12 @@ static double recompute_flops(const struct mw_step_frame *f, int n_microbatches)
 static double flops_per_token(const struct mw_scenario *s)
 {
     const struct mw_workload *w = &s->workload;
+    int64_t span = mw_work_span(w->seq, w->doc_tokens);
 
     return w->lora_rank > 0
-               ? mw_lora_flops_per_token(&s->model, w->seq, w->causal_flops,
+               ? mw_lora_flops_per_token(&s->model, span, w->causal_flops,
                                          w->lora_rank, w->lora_targets)
-               : mw_model_flops_per_token(&s->model, w->seq, w->causal_flops);
+               : mw_model_flops_per_token(&s->model, span, w->causal_flops);
 }
 
 static void fill_figures(const struct mw_step_frame *f, int n_microbatches,

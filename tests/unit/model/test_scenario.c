@@ -191,6 +191,8 @@ static void test_hash_differs(void **state)
         "lora_rank: 16, lora_targets: attention}\n",
         "format: 1\n" MODEL CLUSTER "workload: {seq: 2048, global_batch: 64, "
         "lora_rank: 16, base_dtype: nf4}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, doc_tokens: 512}\n",
         HEAD "limits: {memory: 1GiB}\n",
         HEAD "limits: {memory_fraction: 0.5}\n",
         HEAD "limits: {tp: [1]}\n",
@@ -274,6 +276,13 @@ static void test_bad_input(void **state)
         {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
          "workload: {seq: 8, global_batch: 1, base_dtype: nf4}\n",
          "test_scenario.yaml:4:49: base_dtype stores weights that do not"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 8, global_batch: 1, doc_tokens: 9}\n",
+         "test_scenario.yaml:4:49: documents of 9 tokens are longer than"},
+        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
+         "workload: {seq: 8, global_batch: 1, doc_tokens: 4, attention: "
+         "unfused}\n",
+         "test_scenario.yaml:4:49: doc_tokens needs attention: flash"},
         {HEAD "layout: {tp: 8, pp: 8, cp_form: rang}\n",
          "test_scenario.yaml:5:33: "},
         {HEAD "layout: {tp: 8, pp: 8, dp_shard: 2}\n",

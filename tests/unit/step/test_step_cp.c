@@ -70,7 +70,8 @@ static struct totals totals_of(const struct world *w, const struct mw_layout *l,
                            .seq = SEQ,
                            .dtype = MW_BF16,
                            .is_flash = w->s.workload.is_flash,
-                           .grad_dtype = MW_FP32};
+                           .grad_dtype = MW_FP32,
+                           .doc_tokens = w->s.workload.doc_tokens};
     struct mw_ops ops = {NULL, 0, 0};
     struct totals sum = {0, 0, 0};
 
@@ -145,9 +146,46 @@ static void test_work_is_conserved(void **state)
             w.s.workload.is_flash = true;
             check_same(&w, cp, 1, (enum mw_recompute)r);
             check_same(&w, cp, 2, (enum mw_recompute)r);
+            w.s.workload.doc_tokens = 3000;
+            check_same(&w, cp, 2, (enum mw_recompute)r);
+            w.s.workload.doc_tokens = 0;
             w.s.workload.is_flash = false;
             check_same(&w, cp, 2, (enum mw_recompute)r);
         }
+    }
+    close_world(&w);
+}
+
+/* Packed documents of d tokens: d / s of the pairs, in every form; all else is
+ * as it was. A document as long as its sequence is no packing. */
+static void test_packed_documents(void **state)
+{
+    static const int64_t docs[] = {SEQ, SEQ / 2, SEQ / 8, 1000};
+    struct world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int form = MW_CP_GATHER; form <= MW_CP_A2A; form++) {
+        struct mw_layout l = layout((enum mw_cp_form)form, 4, 2);
+        struct mw_step_result whole, packed;
+
+        w.s.workload.doc_tokens = 0;
+        step_simulate(&whole, &w.s, &l, &w.ctx, NULL);
+        for (size_t i = 0; i < sizeof docs / sizeof docs[0]; i++) {
+            /* scores and values, forward and twice that backward */
+            double square = 3 * 2 * 2.0 * SEQ * Q_HEADS * HEAD_DIM * LAYERS;
+            double d = (double)docs[i];
+
+            w.s.workload.doc_tokens = docs[i];
+            step_simulate(&packed, &w.s, &l, &w.ctx, NULL);
+            mw_assert_near(whole.model_flops - packed.model_flops,
+                           64.0 * square * (SEQ - d), 1e-9, 1);
+            assert_true(packed.peak_bytes == whole.peak_bytes);
+            assert_true(i == 0 ? packed.step_time_s == whole.step_time_s
+                               : packed.step_time_s < whole.step_time_s);
+            mw_step_result_release(&packed);
+        }
+        mw_step_result_release(&whole);
     }
     close_world(&w);
 }
@@ -439,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_work_is_conserved),
+        cmocka_unit_test(test_packed_documents),
         cmocka_unit_test(test_ring_counts),
         cmocka_unit_test(test_ulysses_counts),
         cmocka_unit_test(test_gather_counts),
