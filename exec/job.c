@@ -101,12 +101,39 @@ static enum mw_status check_features(const struct mw_layout *l,
     return MW_OK;
 }
 
+/* Do both holders of each stage run the same passes of the same virtual stages
+ * in the same order, each on its own route? */
+static bool is_mirrored(const struct mw_schedule *s)
+{
+    for (int d = 0; d < s->n_stages; d++) {
+        int twin = s->n_stages - 1 - d;
+        uint32_t n = s->first[d + 1] - s->first[d];
+        if (twin == d || s->first[twin + 1] - s->first[twin] != n) {
+            return false;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            const struct mw_slot *a = &s->slot[s->first[d] + i];
+            const struct mw_slot *b = &s->slot[s->first[twin] + i];
+            if (a->pass != b->pass ||
+                s->virtual_stage[d * s->n_chunks + a->chunk] !=
+                    s->virtual_stage[twin * s->n_chunks + b->chunk]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ZeRO-2 and 3 reduce and gather between both holders of a stage in the middle
+ * of their passes. */
 static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
                                      struct mw_err *err)
 {
-    if (s->n_routes == 2 && zero > 1) {
-        return lacks(err, "ZeRO stages 2 and 3 on two routes",
-                     "plan with zero 0 or 1");
+    if (s->n_routes == 2 && zero > 1 && !is_mirrored(s)) {
+        return lacks(err,
+                     "ZeRO stages 2 and 3 on two routes that are no mirror "
+                     "images",
+                     "plan with zero 0 or 1, or with dualpipe or chimera");
     }
     if (s->is_forward_only) {
         return lacks(err, "forward-only schedules",

@@ -179,10 +179,7 @@ static const struct mw_rule rules[] = {
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
-    {"host_zero_routes", HOST, "zero >= 2 -> schedule != 'dualpipe' && schedule != 'chimera'",
-     "our host executor has no ZeRO-{zero} on the two routes of {schedule}", "exec/job.c"},
     {"host_layers", HOST, "pp * vpp <= layers", "our host executor has no stages without layers ({layers} on pp {pp} x vpp {vpp})", "exec/open.c"},
-    {"host_cp_form", HOST, "cp > 1 -> cp_form == 'gather'", "our host executor gathers keys and values", "exec/job.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
     {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",

@@ -85,6 +85,7 @@ struct mw_sched_kind {
     bool is_split; /* separate B and W passes */
     int min_chunks, max_chunks;
     bool is_forward_only; /* inference: no training step has it */
+    bool has_two_routes;  /* micro-batches from both ends: the model twice */
 };
 const struct mw_sched_kind *mw_schedule_kind(size_t i);
 /* By name, any case; NULL when there is none. */

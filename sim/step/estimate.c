@@ -215,7 +215,7 @@ static double closed_form_s(const struct mw_step_frame *f, enum mw_plain plain,
 {
     struct lane v[STAGES_MAX];
     int n = f->n_devices;
-    bool early = f->price.ctx->gpu->is_cpu;
+    bool early = mw_step_sends_early(&f->price, false);
     double end_s;
 
     fill_lanes(f, v);

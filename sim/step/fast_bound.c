@@ -141,7 +141,7 @@ static double tail_ps(const struct mw_step_price *p,
                    mw_cost_stages_cross(p->layout, d, shape->n_stages - 1 - d,
                                         p->ctx->domain_gpus);
 
-    mw_tail_of(p, n_units, twin, crosses, shape->n_routes, &tail);
+    mw_tail_of(p, n_units, twin, crosses, &tail);
     return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
                     tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
 }
@@ -165,7 +165,7 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
 {
     int n = p->layout->pp * p->layout->vpp;
     int m = mw_microbatches(p->layout, &f->scenario->workload);
-    bool early = p->ctx->gpu->is_cpu;
+    bool early = mw_step_sends_early(p, shape->is_split);
     int units[MW_UNIT_COUNT], last_units[MW_UNIT_COUNT] = {-1};
     double tail = 0, first_tail = 0, most = -1;
 

@@ -20,7 +20,7 @@ struct mw_fast_shape {
 /* What unit prices depend on. No padding that is not zero, so
  * that bytes can be compared. */
 struct mw_fast_key {
-    int tp, sp, cp, cp_form, ep, etp, micro_batch, recompute, zero;
+    int tp, sp, cp, cp_form, n_copies, ep, etp, micro_batch, recompute, zero;
     int reshard;
     double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];

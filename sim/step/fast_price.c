@@ -92,6 +92,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
         key->expert_group = f->price.expert_group;
         key->replica_group = f->price.replica_group;
         key->reshard = l->reshard;
+        key->n_copies = f->price.n_copies;
     }
 }
 
@@ -173,6 +174,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     } else if (!is_placed) {
         set_groups(f, layout);
     }
+    f->price.n_copies = mw_step_copies_of(layout);
     set_key(f, layout, &key);
     const struct mw_fast_price *known = *find_slot(f, &key);
 

@@ -64,7 +64,7 @@ bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
     return f->twin_first >= 0 && (d == f->twin_first || d == f->twin_last);
 }
 
-static void make_tails(struct mw_step_frame *f, int n_routes)
+static void make_tails(struct mw_step_frame *f)
 {
     const struct mw_step_price *p = &f->price;
     int last = f->n_devices - 1;
@@ -76,7 +76,7 @@ static void make_tails(struct mw_step_frame *f, int n_routes)
         mw_tail_of(
             p, f->units[d], is_twin,
             mw_cost_stages_cross(p->layout, d, other, p->ctx->domain_gpus),
-            n_routes, &f->tail[d]);
+            &f->tail[d]);
     }
 }
 
@@ -96,6 +96,9 @@ void mw_step_frame_init(struct mw_step_frame *f,
     f->units =
         mw_arena_alloc(&f->arena, (size_t)f->n_devices, sizeof *f->units);
     mw_step_price_begin(&f->price, scenario, layout, ctx);
+    if (schedule != NULL) { /* its lists may be of another kind than its name */
+        f->price.n_copies = schedule->n_routes;
+    }
     if (with_time) {
         mw_step_price_units(&f->price, explain);
     }
@@ -107,7 +110,7 @@ void mw_step_frame_init(struct mw_step_frame *f,
     }
     find_twins(f, schedule);
     if (with_time && (schedule == NULL || !schedule->is_forward_only)) {
-        make_tails(f, schedule != NULL ? schedule->n_routes : 1);
+        make_tails(f);
     }
 }
 

@@ -71,10 +71,15 @@ static void add_replicas(struct sums *s, double n, const double params[2])
     const struct mw_step_price *p = &s->f->price;
 
     add(s, MW_DIM_DP, MW_ALL_REDUCE, n,
-        (params[0] / p->grad_group.n_ranks +
-         params[1] / p->expert_group.n_ranks) *
-            p->grad_bytes,
+        mw_step_share(p, params[0], params[1]) * p->grad_bytes,
         &p->replica_group);
+}
+
+/* Are the two holders of device d's stages on different nodes? */
+static bool copies_cross(const struct mw_step_price *p, int d)
+{
+    return mw_cost_stages_cross(p->layout, d, p->layout->pp - 1 - d,
+                                p->ctx->domain_gpus);
 }
 
 /* Parameters of n units: gathered in both directions under ZeRO-3, gradients
@@ -86,16 +91,19 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     const double params[] = {size->dense_params, size->expert_params};
     const double weights[] = {mw_unit_dense_bytes(p, size),
                               mw_unit_expert_bytes(p, size)};
-    const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
+    bool crosses = copies_cross(p, 0);
+    const struct mw_group groups[] = {
+        mw_step_copies(p, p->grad_group, crosses),
+        mw_step_copies(p, p->expert_group, crosses)};
 
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero >= 2) {
             add(s, MW_DIM_DP, MW_REDUCE_SCATTER, n, params[i] * p->grad_bytes,
-                groups[i]);
+                &groups[i]);
         }
         if (p->layout->zero == 3) {
             add(s, MW_DIM_DP, MW_ALL_GATHER, (p->layout->reshard ? 2 : 1) * n,
-                weights[i], groups[i]);
+                weights[i], &groups[i]);
         }
     }
     if (p->layout->zero >= 2) {
@@ -118,7 +126,10 @@ static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
 static void add_tail(struct sums *s, int d)
 {
     const struct mw_step_price *p = &s->f->price;
-    const struct mw_group *groups[] = {&p->grad_group, &p->expert_group};
+    bool crosses = copies_cross(p, d);
+    const struct mw_group groups[] = {
+        mw_step_copies(p, p->grad_group, crosses),
+        mw_step_copies(p, p->expert_group, crosses)};
     double params[] = {0, 0}, shared = 0;
     enum mw_coll_op reduce =
         p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER;
@@ -133,11 +144,11 @@ static void add_tail(struct sums *s, int d)
     }
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero < 2) {
-            add(s, MW_DIM_DP, reduce, 1, params[i] * p->grad_bytes, groups[i]);
+            add(s, MW_DIM_DP, reduce, 1, params[i] * p->grad_bytes, &groups[i]);
         }
         if (p->layout->zero == 1 || p->layout->zero == 2) {
             add(s, MW_DIM_DP, MW_ALL_GATHER, 1, params[i] * p->weight_bytes,
-                groups[i]);
+                &groups[i]);
         }
     }
     if (p->layout->zero < 2) {

@@ -29,8 +29,7 @@ static double weight_share_bytes(const struct mw_step_price *p,
     double expert = mw_unit_expert_bytes(p, size);
 
     return p->layout->zero < 3 ? dense + expert
-                               : dense / p->grad_group.n_ranks +
-                                     expert / p->expert_group.n_ranks;
+                               : mw_step_share(p, dense, expert);
 }
 
 /* Gradients of a unit that leave with it. */
@@ -40,8 +39,7 @@ static double grad_share_bytes(const struct mw_step_price *p,
     return p->layout->zero < 2
                ? 0
                : p->grad_bytes *
-                     (size->dense_params / p->grad_group.n_ranks +
-                      size->expert_params / p->expert_group.n_ranks);
+                     mw_step_share(p, size->dense_params, size->expert_params);
 }
 
 static bool is_layer(enum mw_step_unit unit)

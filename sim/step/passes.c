@@ -35,6 +35,7 @@ struct walk {
     struct mw_step_tasks *t;
     const struct mw_step_frame *frame;
     const struct mw_schedule *s;
+    bool sends_early;
     struct mw_arena arena;
     mw_stream_id (*stream)[MW_STREAM_COUNT]; /* per device */
     mw_task_id *last;                        /* per device */
@@ -160,7 +161,6 @@ static void add_slot(struct walk *w, int device, uint32_t i)
 {
     const struct mw_slot *slot = &w->s->slot[i];
     struct slot_tasks *tasks = &w->slots[i];
-    bool sends_early = w->frame->price.ctx->gpu->is_cpu;
     size_t key = key_of(w, device, slot->chunk, slot->microbatch);
 
     tasks->first = (mw_task_id)mw_graph_size(w->t->graph);
@@ -174,14 +174,14 @@ static void add_slot(struct walk *w, int device, uint32_t i)
         w->b_slot[key] = i;
     }
     tasks->ready = w->last[device];
-    if (sends_early) {
+    if (w->sends_early) {
         add_transfer(w, device, slot, tasks);
     }
     if (slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW) {
         add_phase(w, device, slot, MW_PHASE_W);
     }
     tasks->last = w->last[device];
-    if (!sends_early) {
+    if (!w->sends_early) {
         tasks->ready = tasks->last;
         add_transfer(w, device, slot, tasks);
     }
@@ -268,6 +268,16 @@ static void add_tails(struct walk *w)
 
 /* ---- whole ------------------------------------------------------------------
  */
+static bool has_w_passes(const struct mw_schedule *s)
+{
+    for (uint32_t i = 0; i < s->first[s->n_stages]; i++) {
+        if (s->slot[i].pass == MW_PASS_W) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void walk_init(struct walk *w, struct mw_step_tasks *t,
                       const struct mw_step_frame *frame,
                       const struct mw_schedule *s)
@@ -292,6 +302,7 @@ static void walk_init(struct walk *w, struct mw_step_tasks *t,
             w->stream[d][stream] = mw_graph_stream(t->graph);
         }
     }
+    w->sends_early = mw_step_sends_early(&frame->price, has_w_passes(s));
 }
 
 void mw_step_tasks_build(struct mw_step_tasks *t,

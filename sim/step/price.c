@@ -221,9 +221,13 @@ static double blocking_s(const struct mw_phase_cost *c)
 static double params_coll_s(const struct mw_step_price *p, enum mw_coll_op op,
                             double dense_bytes, double expert_bytes)
 {
-    return mw_cost_coll(p->ctx, op, dense_bytes, &p->grad_group, NULL).time_s +
-           mw_cost_coll(p->ctx, op, expert_bytes, &p->expert_group, NULL)
-               .time_s;
+    bool crosses = mw_cost_stages_cross(p->layout, 0, p->layout->pp - 1,
+                                        p->ctx->domain_gpus);
+    struct mw_group dense = mw_step_copies(p, p->grad_group, crosses);
+    struct mw_group expert = mw_step_copies(p, p->expert_group, crosses);
+
+    return mw_cost_coll(p->ctx, op, dense_bytes, &dense, NULL).time_s +
+           mw_cost_coll(p->ctx, op, expert_bytes, &expert, NULL).time_s;
 }
 
 static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
@@ -329,6 +333,20 @@ void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain)
     }
 }
 
+int mw_step_copies_of(const struct mw_layout *layout)
+{
+    const struct mw_sched_kind *kind =
+        layout->pp > 1 ? mw_schedule_kind_find(layout->schedule) : NULL;
+
+    return kind != NULL && kind->has_two_routes ? 2 : 1;
+}
+
+bool mw_step_sends_early(const struct mw_step_price *p, bool has_w_passes)
+{
+    return p->ctx->gpu->is_cpu &&
+           (p->layout->recompute != MW_RECOMPUTE_FULL || has_w_passes);
+}
+
 static void find_layers(struct mw_step_price *p)
 {
     const struct mw_model *model = &p->scenario->model;
@@ -375,7 +393,8 @@ void mw_step_price_begin(struct mw_step_price *p,
          * bf16 copies. */
         .weight_bytes = is_fp32 ? 4 : 2,
         .grad_bytes = mw_dtype_bytes(w->grad_dtype),
-        .optimizer_bytes = is_fp32 ? 8 : 12};
+        .optimizer_bytes = is_fp32 ? 8 : 12,
+        .n_copies = mw_step_copies_of(layout)};
     for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
         p->group[dim] =
             mw_cost_group(layout, (enum mw_dim)dim, ctx->domain_gpus);

@@ -76,6 +76,8 @@ struct mw_step_price {
     /* Ranks that reduce a gradient together; under ZeRO those that share it
      * out, and those that hold the same share of it (one without dp_shard). */
     struct mw_group grad_group, expert_group, replica_group;
+    int n_copies; /* of the model in the pipeline: two routes hold it twice, and
+                     both holders of a stage share its gradients */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     struct mw_unit_cost cost[MW_UNIT_COUNT];
@@ -116,6 +118,24 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                       enum mw_phase phase, struct mw_ops *out);
 /* The layer of the model that its multi-token-prediction modules repeat. */
 int mw_step_mtp_layer(const struct mw_step_price *p);
+/* What one rank of those that share them has of so many of the dense part's and
+ * of the experts'. */
+static inline double mw_step_share(const struct mw_step_price *p, double dense,
+                                   double expert)
+{
+    return (dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks) /
+           p->n_copies;
+}
+/* That group over all copies of the model; `crosses`: they are on different
+ * nodes. */
+struct mw_group mw_step_copies(const struct mw_step_price *p,
+                               struct mw_group group, bool crosses);
+/* Copies in the layout's schedule, by its name. */
+int mw_step_copies_of(const struct mw_layout *layout);
+/* Does a gradient leave before the weight gradients of its pass are computed?
+ * Our executor's do (CPU); not where full recomputation brings back one layer
+ * at a time, so that B and W of a fused pass go layer by layer. */
+bool mw_step_sends_early(const struct mw_step_price *p, bool has_w_passes);
 /* One unit alone. */
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_explain *explain);
@@ -159,8 +179,7 @@ void mw_host_wait(const double host_s[MW_PHASE_COUNT],
 double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
 /* Parameters of a list of virtual stages on one device are given as units. */
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
-                bool has_tied_twin, bool twin_crosses, int n_routes,
-                struct mw_tail *out);
+                bool has_tied_twin, bool twin_crosses, struct mw_tail *out);
 /* Seconds between two pipeline stages. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds, where

@@ -169,7 +169,7 @@ static double weight_bytes(const struct mw_step_price *p,
                  mw_step_tied_frozen_bytes(p);
     }
     *out_whole = dense + expert;
-    share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
+    share = mw_step_share(p, dense, expert);
     return p->layout->zero < 3 ? dense + expert : share;
 }
 
@@ -191,9 +191,7 @@ static struct learning learning_of(const struct mw_step_price *p,
     if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
         dense += mw_step_tied_params(p);
     }
-    return (struct learning){dense + expert,
-                             dense / p->grad_group.n_ranks +
-                                 expert / p->expert_group.n_ranks};
+    return (struct learning){dense + expert, mw_step_share(p, dense, expert)};
 }
 
 static double dummy_params(const struct mw_step_price *p,

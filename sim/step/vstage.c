@@ -156,14 +156,12 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
                    gather_s);
 }
 
-/* Two routes hold the model twice: their gradients are reduced together. */
-static struct mw_group doubled(struct mw_group g, int n_routes, bool crosses)
+struct mw_group mw_step_copies(const struct mw_step_price *p, struct mw_group g,
+                               bool crosses)
 {
-    if (n_routes == 2) {
-        g.n_ranks *= 2;
-        g.n_nodes *= crosses ? 2 : 1;
-        g.ranks_per_node *= crosses ? 1 : 2;
-    }
+    g.n_ranks *= p->n_copies;
+    g.n_nodes *= crosses ? p->n_copies : 1;
+    g.ranks_per_node *= crosses ? 1 : p->n_copies;
     return g;
 }
 
@@ -196,7 +194,7 @@ double mw_step_replicas_s(const struct mw_step_price *p, double dense,
     if (p->replica_group.n_ranks <= 1) {
         return 0;
     }
-    share = dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks;
+    share = mw_step_share(p, dense, expert);
     return mw_cost_coll(p->ctx, MW_ALL_REDUCE, share * p->grad_bytes,
                         &p->replica_group, NULL)
         .time_s;
@@ -237,8 +235,7 @@ static double work_s(const struct mw_step_price *p,
 /* Parameters that the rank updates. */
 static double updated(const struct mw_step_price *p, const struct owned *owned)
 {
-    return p->layout->zero >= 1 ? owned->dense / p->grad_group.n_ranks +
-                                      owned->expert / p->expert_group.n_ranks
+    return p->layout->zero >= 1 ? mw_step_share(p, owned->dense, owned->expert)
                                 : owned->dense + owned->expert;
 }
 
@@ -272,13 +269,12 @@ static double optimizer_s(const struct mw_step_price *p,
 }
 
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
-                bool has_tied_twin, bool twin_crosses, int n_routes,
-                struct mw_tail *out)
+                bool has_tied_twin, bool twin_crosses, struct mw_tail *out)
 {
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
-    struct mw_group dense = doubled(p->grad_group, n_routes, twin_crosses);
-    struct mw_group expert = doubled(p->expert_group, n_routes, twin_crosses);
+    struct mw_group dense = mw_step_copies(p, p->grad_group, twin_crosses);
+    struct mw_group expert = mw_step_copies(p, p->expert_group, twin_crosses);
 
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {

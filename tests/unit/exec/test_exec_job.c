@@ -63,11 +63,6 @@ static void refusals(void **state)
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
     l = layout(1, 1, 4, 1);
-    l.schedule = "dualpipe";
-    l.zero = 3;
-    check_refused("{preset: gpt-small, tied: false}", "fp32", &l,
-                  "on two routes");
-    l.zero = 0;
     l.schedule = "forward-only";
     check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");
     l = layout(1, 2, 2, 1);

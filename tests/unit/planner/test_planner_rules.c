@@ -196,10 +196,7 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
                l->tp <= m->n_kv_heads &&
                (l->pp == 1 || (one_of(l->schedule, afab) && n >= l->pp));
     case MW_FRAMEWORK_HOST:
-        return l->etp == 1 && (l->ep == 1 || l->zero == 0) &&
-               (l->zero <= 1 ||
-                (!m->tied && strcmp(l->schedule, "dualpipe") != 0 &&
-                 strcmp(l->schedule, "chimera") != 0));
+        return l->zero <= 1 || !m->tied;
     default:
         return true;
     }

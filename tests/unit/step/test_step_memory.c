@@ -86,6 +86,33 @@ static void test_states_by_zero_stage(void **state)
 
 /* The last stage has a copy of the embedding to multiply with: vocab x hidden
  * = 32768 x 1024 parameters more than the model has. */
+/* Both holders of a stage share its gradients, and with ZeRO its states. */
+static void test_two_routes_share_with_their_twins(void **state)
+{
+    struct bench *b = *state;
+    struct mw_layout l;
+    struct mw_stage_memory plain[4];
+
+    mw_layout_default(&l);
+    l.pp = 4;
+    l.dp = 4;
+    l.schedule = "dualpipe";
+    for (l.zero = 0; l.zero <= 3; l.zero++) {
+        struct mw_step_result r = memory_of(b, &l);
+        const struct mw_stage_memory *m = &r.memory[1];
+
+        plain[l.zero] = *m;
+        mw_assert_near(m->weight_bytes,
+                       plain[0].weight_bytes / (l.zero >= 3 ? 8 : 1), 1e-12, 0);
+        mw_assert_near(m->grad_bytes,
+                       plain[0].grad_bytes / (l.zero >= 2 ? 8 : 1), 1e-12, 0);
+        mw_assert_near(m->optimizer_bytes,
+                       plain[0].optimizer_bytes / (l.zero >= 1 ? 8 : 1), 1e-12,
+                       0);
+        mw_step_result_release(&r);
+    }
+}
+
 static void test_tied_embedding_is_held_twice(void **state)
 {
     struct bench *b = *state;
@@ -283,6 +310,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_states_by_zero_stage),
+        cmocka_unit_test(test_two_routes_share_with_their_twins),
         cmocka_unit_test(test_tied_embedding_is_held_twice),
         cmocka_unit_test(test_activations_in_flight),
         cmocka_unit_test(test_recomputation_keeps_less),

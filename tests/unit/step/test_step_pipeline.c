@@ -16,6 +16,7 @@ struct bench {
     struct mw_cost_ctx ctx;
     struct mw_system system; /* transfers of a constant time */
     struct mw_gpu gpu;
+    enum mw_recompute recompute;
 };
 
 static int setup(void **state)
@@ -70,6 +71,7 @@ static mw_time run(struct bench *b, const struct mw_schedule *s,
 
     mw_layout_default(&l);
     l.pp = s->n_stages;
+    l.recompute = b->recompute;
     l.vpp = s->route_len / s->n_stages;
     b->system.intra_alpha_s = b->system.inter_alpha_s =
         mw_time_to_s(transfer_ps);
@@ -149,6 +151,10 @@ static void test_one_microbatch(void **state)
      * the way */
     b->gpu.is_cpu = true;
     assert_int_equal(run(b, &s, times, 1000), 35 + 70 + 24 + 4 * 1000);
+    /* full recomputation brings back a layer at a time: its W comes first */
+    b->recompute = MW_RECOMPUTE_FULL;
+    assert_int_equal(run(b, &s, times, 1000), 35 + 77 + 41 + 4 * 1000);
+    b->recompute = MW_RECOMPUTE_NONE;
     b->gpu.is_cpu = false;
     mw_schedule_release(&s);
 }
