@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/sim_job.h"
 #include "planner/planner.h"
 
 struct mw_plan_args {
@@ -20,6 +21,9 @@ struct mw_plan_args {
     const char *why;     /* the same, or NULL: the runner-up */
     double margin_bytes; /* of memory left free; 0: the scenario's fraction */
     struct mw_search_opts search;
+    struct mw_sim_job_args job; /* the whole job, where tokens are given */
+    unsigned front;             /* enum mw_front_by over numbers of nodes */
+    double within_s;            /* --within; 0: not asked */
 };
 
 /* KEY=VALUE,... of an option into a search's pinned dimensions. */
@@ -51,6 +55,10 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
 
 /* plan --mixed (plan_mixed.c): returns the exit status. */
 int mw_plan_run_mixed(const struct mw_plan_args *a,
+                      const struct mw_scenario *scenario,
+                      const struct mw_cost_ctx *ctx);
+/* plan --pareto over nodes (plan_front.c): returns the exit status. */
+int mw_plan_run_front(const struct mw_plan_args *a,
                       const struct mw_scenario *scenario,
                       const struct mw_cost_ctx *ctx);
 /* plan --experts (plan_experts.c): returns the exit status. */

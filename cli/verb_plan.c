@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/plan_say.h"
 #include "cli/plan_view.h"
+#include "planner/front.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -28,6 +29,7 @@ enum {
     OPT_STAGES,
     OPT_LP,
     OPT_MIXED,
+    OPT_WITHIN,
     OPT_EXPERTS,
     OPT_REDUNDANT,
     OPT_STACK
@@ -59,8 +61,15 @@ static const struct argp_option options[] = {
      "Say what speaks against layouts with these values, and what nearest "
      "change would make them possible",
      0},
-    {"pareto", OPT_PARETO, "time,memory", 0,
-     "All plans that no other beats in both", 0},
+    {"pareto", OPT_PARETO, "time,memory,gpus,cost,energy", 0,
+     "All plans that no other beats in any of those named; with gpus, cost "
+     "(dollars a token) or energy over all numbers of nodes that divide the "
+     "scenario's",
+     0},
+    {"within", OPT_WITHIN, "DAYS", 0,
+     "With --tokens and --pareto ...,gpus: the fewest GPUs that end within so "
+     "many days",
+     0},
     {"memory-margin", OPT_MARGIN, "BYTES", 0,
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
      "limits: memory_fraction, else what our memory error asks for)",
@@ -133,13 +142,21 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
         return mw_search_free(&a->search, arg, err);
     }
     if (key == OPT_PARETO) {
-        a->search.rank_by = MW_RANK_PARETO;
-        return strcmp(arg, "time,memory") == 0
-                   ? MW_OK
-                   : mw_fail(err, MW_EUSAGE,
-                             "--pareto: '%s' is not time,memory; sweep varies "
-                             "the number of GPUs",
-                             arg);
+        status = mw_front_parse(arg, &a->front, err);
+        if (status == MW_OK && !mw_front_needs_nodes(a->front)) {
+            a->search.rank_by = MW_RANK_PARETO;
+            a->front = 0;
+        }
+        return status;
+    }
+    if (key == OPT_WITHIN) {
+        if (mw_double_parse(arg, &a->within_s, NULL) == MW_OK &&
+            a->within_s > 0) {
+            a->within_s *= 86400;
+            return MW_OK;
+        }
+        return mw_fail(err, MW_EUSAGE, "--within: '%s' is not a number of days",
+                       arg);
     }
     if (key == OPT_MARGIN) {
         if (mw_quantity_parse(arg, MW_Q_BYTES, &a->margin_bytes, NULL) ==
@@ -184,6 +201,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = a ? &a->cli : NULL;
+        state->child_inputs[1] = a ? &a->job : NULL;
         return 0;
     case 'o':
         a->out = arg;
@@ -217,6 +235,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->why_not = arg;
         return 0;
     case OPT_FIX:
+    case OPT_WITHIN:
     case OPT_REDUNDANT:
     case OPT_SPACE:
     case OPT_FREE:
@@ -286,6 +305,25 @@ static void show(const struct mw_plan_args *a,
     }
 }
 
+/* What the whole job takes with the best plan. */
+static enum mw_status say_job(const struct mw_plan_args *a,
+                              const struct mw_scenario *scenario,
+                              const struct mw_cost_ctx *ctx,
+                              const struct mw_search_result *r, json_t *json,
+                              struct mw_err *err)
+{
+    struct mw_sim_job job;
+    enum mw_status status = mw_sim_job_make(&a->job, scenario, ctx,
+                                            r->plans[0].step_time_s, &job, err);
+
+    if (status == MW_OK && json) {
+        mw_json_set(json, "job", mw_sim_job_json(&job));
+    } else if (status == MW_OK) {
+        mw_sim_job_print(&job);
+    }
+    return status;
+}
+
 static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
                const struct mw_cost_ctx *ctx)
 {
@@ -314,6 +352,9 @@ static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
     }
     if (status == MW_OK && a->is_why) {
         status = mw_plan_say_why(a, scenario, ctx, &result, json, &err);
+    }
+    if (status == MW_OK && a->job.tokens > 0) {
+        status = say_job(a, scenario, ctx, &result, json, &err);
     }
     int exit_status = status == MW_OK ? 0 : mw_cli_fail(&err);
 
@@ -359,6 +400,9 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
     if (a->experts) {
         return mw_plan_run_experts(a, scenario);
     }
+    if (a->front) {
+        return mw_plan_run_front(a, scenario, ctx);
+    }
     if (a->mixed) {
         return mw_plan_run_mixed(a, scenario, ctx);
     }
@@ -369,7 +413,9 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
 int mw_verb_plan(int argc, char **argv)
 {
     static const struct argp_child children[] = {
-        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+        {&mw_cli_argp, 0, "Common options:", 100},
+        {&mw_sim_job_argp, 0, "The whole job:", 50},
+        {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
                                      .args_doc = "SCENARIO",
@@ -377,6 +423,7 @@ int mw_verb_plan(int argc, char **argv)
                                      .children = children};
     struct mw_plan_args a = {.top = 10};
     mw_search_opts_default(&a.search);
+    mw_sim_job_default(&a.job);
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }

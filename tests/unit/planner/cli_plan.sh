@@ -103,6 +103,16 @@ expect 2 "$mw" plan moe.yaml --experts loads.csv --redundant 3 --fix ep=4
 expect 2 "$mw" plan "$gpt" --experts loads.csv --fix ep=4
 expect 3 "$mw" plan moe.yaml --experts missing.csv --fix ep=4
 
+# Plans that no other beats over numbers of nodes, and the whole job.
+expect 0 "$mw" plan "$llama" --pareto time,gpus,cost --tokens 1T --within 200 --json
+json "[p['nodes'] for p in o['front']] == [1, 2] and o['proved_optimal']"
+json "o['front'][0]['job']['time_s'] > o['front'][1]['job']['time_s'] and o['fewest_gpus_in_time'] in (8, 16)"
+expect 2 "$mw" plan "$llama" --pareto time
+expect 2 "$mw" plan "$llama" --pareto time,money
+expect 2 "$mw" plan "$llama" --within soon
+expect 0 "$mw" plan "$llama" --tokens 300B --top 1 --json
+json "o['job']['time_s'] > 300e9 / (128 * 8192) * o['plans'][0]['step_time_s']"
+
 # A100 and H100 nodes: all layers, within the GPUs of each, faster together.
 expect 0 "$mw" plan "$gpt" --mixed dgx-a100=4,dgx-h100=2 --fix micro_batch=1 --json
 json "sum(s['layers'] for s in o['stages']) == 96 and o['proved_optimal']"
