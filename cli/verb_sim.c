@@ -60,11 +60,13 @@ static const char doc[] =
     "a rank computes, "
     "else what it waits for, else bubble; averaged over the stages it sums to "
     "the step time.\n"
-    "Stacks (--stack): plain, megatron-core, megatron-core-serial, "
-    "megatron-2021, megatron-2021-composed, megatron-deepspeed, torch-fsdp, "
-    "torchtitan, "
-    "torchtitan-async, torchtitan-eager, zero-bubble, nanotron, internevo, "
-    "jax; docs/accuracy.md has their figures.\n"
+    "Stacks (--stack): plain, megatron-core, megatron-core-nemo, "
+    "megatron-core-serial, megatron-2021, megatron-2021-composed, "
+    "megatron-deepspeed, megatron-deepspeed-bf16, megatron-deepspeed-zero3, "
+    "deepspeed, torch-fsdp, torchtitan, torchtitan-async, torchtitan-eager, "
+    "torchtitan-2024, torchtitan-async-2024, galvatron, litgpt, torchtune, "
+    "zero-bubble, nanotron, internevo, jax, jax-paxml; docs/accuracy.md has "
+    "their figures.\n"
     "Exit status: 0 simulated (whether or not it fits in memory); 2 usage; 3 "
     "bad input file.";
 

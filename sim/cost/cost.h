@@ -89,8 +89,12 @@ struct mw_stack_memory {
     double reserve_spread; /* 9 of 10 runs hold at most so much over that */
     double shards_master;  /* not 0: the weights are the fp32 master, from
                               which layers are gathered, or cast */
-    double selects_ops;    /* not 0: selective recomputation keeps every second
-                              product (torchtitan's option "op") */
+    double remainders;  /* not 0: of a fp32 master only the bits that its bf16
+                           weight lacks are kept */
+    double selects_ops; /* not 0: selective recomputation keeps every second
+                           product (torchtitan's option "op") */
+    double remat_keeps; /* a compiled layer is recomputed but for query, key
+                           and value (1), and the projection's output (2) */
     double error; /* p99 of measured over predicted, less 1: the room that a
                      plan leaves */
 };

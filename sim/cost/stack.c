@@ -31,6 +31,9 @@ static const struct {
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
      "overlapped gradients, parameters and tensor parallelism",
      true, true},
+    {"megatron-core-nemo",
+     "NeMo and Megatron-Bridge: masters are kept as remainders of weights",
+     true, true},
     {"megatron-core-serial", "Megatron-Core with every overlap off", true,
      false},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2022)", true,
@@ -65,7 +68,8 @@ static const struct {
     {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", false, false},
     {"nanotron", "nanotron", false, false},
     {"internevo", "InternEvo", false, false},
-    {"jax", "MaxText and Paxml: compiled by XLA", false, false}};
+    {"jax", "MaxText: compiled by XLA", false, false},
+    {"jax-paxml", "Paxml: compiled by XLA", false, false}};
 
 enum { N_STACKS = sizeof stacks / sizeof stacks[0] };
 

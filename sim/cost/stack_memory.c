@@ -34,7 +34,8 @@ static const struct {
                FIGURE(fsdp_root, 0),        FIGURE(load_whole, 0),
                FIGURE(reserve_factor, 1),   FIGURE(reserve_vocab_bytes, 0),
                FIGURE(reserve_spread, 1),   FIGURE(shards_master, 0),
-               FIGURE(selects_ops, 0),      FIGURE(error, 0)};
+               FIGURE(remainders, 0),       FIGURE(selects_ops, 0),
+               FIGURE(remat_keeps, 0),      FIGURE(error, 0)};
 
 /* NAME.STACK, then without the last word of the stack's name as long as there
  * is one, then NAME. */

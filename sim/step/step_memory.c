@@ -260,6 +260,19 @@ static double reserved_bytes(const struct mw_step_price *p,
                       : 0);
 }
 
+/* Of fp32 masters, what the weights are themselves. */
+static double shared_bytes(const struct mw_step_price *p,
+                           const struct learning *n)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    int zero = p->layout->zero;
+
+    if (habit->shards_master > 0) {
+        return p->weight_bytes * (zero >= 3 ? n->share : n->whole);
+    }
+    return habit->remainders > 0 ? 2 * (zero >= 1 ? n->share : n->whole) : 0;
+}
+
 void mw_stage_memory_of(const struct mw_step_price *p,
                         const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
                         double activation_bytes, struct mw_stage_memory *out)
@@ -272,9 +285,8 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &whole);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? n.share : n.whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? n.share : n.whole);
-    if (p->ctx->stack.memory.shards_master > 0 && p->optimizer_bytes > 8) {
-        out->optimizer_bytes -=
-            p->weight_bytes * (zero >= 3 ? n.share : n.whole);
+    if (p->optimizer_bytes > 8) {
+        out->optimizer_bytes -= shared_bytes(p, &n);
     }
     out->activation_bytes = activation_bytes;
     out->temporary_bytes = most.bytes;

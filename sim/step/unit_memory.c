@@ -133,6 +133,20 @@ static double kept_by_op(const struct mw_step_price *p)
     return row_bytes(p) * (x + q + v + out + logsumexp + ffn + x);
 }
 
+/* What the recipes of MaxText (remat_policy save_qkv_proj) and Paxml
+ * (SAVE_QKV_OUT_PROJ) keep of a layer. */
+static double kept_by_remat(const struct mw_step_price *p)
+{
+    const struct mw_model *m = &p->scenario->model;
+    double qkv =
+        (double)m->n_heads * mw_model_qk_dim(m) +
+        (double)m->n_kv_heads * (mw_model_qk_dim(m) + mw_model_v_dim(m));
+    double x = m->hidden * own_part(p);
+
+    return row_bytes(p) * (x + qkv / p->layout->tp +
+                           (p->ctx->stack.memory.remat_keeps > 1 ? x : 0));
+}
+
 /* Inputs of frozen products, which the table leaves out. */
 static double frozen_inputs(const struct mw_step_price *p, int layer)
 {
@@ -177,6 +191,9 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
     } else if (recompute == MW_RECOMPUTE_SELECTIVE && habit->selects_ops > 0 &&
                !is_moe) {
         size->activation_bytes = kept_by_op(p);
+        size->transient_bytes += table + again + more - size->activation_bytes;
+    } else if (habit->remat_keeps > 0) {
+        size->activation_bytes = kept_by_remat(p);
         size->transient_bytes += table + again + more - size->activation_bytes;
     } else {
         size->activation_bytes += more;

@@ -81,6 +81,7 @@ void mw_case_workload(struct mw_case *c)
     w->dtype = dtype_of(c);
     w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
     if (strcmp(mw_case_stack_of(r), "megatron-core") == 0 ||
+        strcmp(mw_case_stack_of(r), "megatron-core-nemo") == 0 ||
         r->method[0] != '\0') {
         w->grad_dtype = MW_BF16;
     }
@@ -150,10 +151,20 @@ static int dp_shard_of(struct mw_case *c)
     return (int)ranks;
 }
 
+/* Megatron-LM of 2023, which MegaScale is compared with. */
+static bool is_megascale(const struct mw_measured *r)
+{
+    return mw_text_has(r->source, "MegaScale") &&
+           mw_text_has(r->framework, "Megatron-LM");
+}
+
 static bool sp_of(struct mw_case *c)
 {
     const char *text = c->row->seq_parallel;
 
+    if (is_megascale(c->row)) {
+        return true;
+    }
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_SP);
         return c->layout.tp > 1 && (mw_case_is_core(c->row) ||
@@ -166,6 +177,10 @@ static enum mw_recompute recompute_of(struct mw_case *c)
 {
     const char *text = c->row->recompute;
 
+    if (is_megascale(c->row)) {
+        mw_case_fill(c, MW_FILL_MEGASCALE);
+        return MW_RECOMPUTE_SELECTIVE;
+    }
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_RECOMPUTE);
         return MW_RECOMPUTE_NONE;
@@ -238,6 +253,10 @@ static void take_ways(struct mw_case *c)
     l->cp = isnan(r->cp) ? 1 : (int)r->cp;
     l->vpp = l->pp == 1 ? 1 : vpp_of(c);
     l->ep = isnan(r->ep) ? 1 : (int)r->ep;
+    if (l->ep > 1 && l->tp > 1 && !mw_text_has(r->framework, "Bridge")) {
+        mw_case_fill(c, MW_FILL_ETP);
+        l->etp = l->tp;
+    }
     if (l->tp < 1 || l->pp < 1 || l->cp < 1 || l->vpp < 1 || l->ep < 1) {
         mw_case_skip(c, "ways below 1");
         return;

@@ -87,21 +87,21 @@ const char *mw_case_stack_of(const struct mw_measured *r)
 {
     static const struct {
         const char *stack, *words[6];
-    } rules[] = {
-        {"megatron-core-serial", {"overlap OFF"}},
-        {"jax", {"MaxText", "Paxml"}},
-        {"megatron-core",
-         {"Megatron-Core", "NeMo", "Megatron-Bridge", "dgxc", "MegaScale"}},
-        {"nanotron", {"nanotron"}},
-        {"galvatron", {"Galvatron"}},
-        {"litgpt", {"LitGPT"}},
-        {"torchtune", {"torchtune"}},
-        {"internevo", {"InternEvo"}},
-        {"torchtitan", {"torchtitan"}},
-        {"torch-fsdp", {"FSDP"}},
-        {"megatron-2021", {"vTrain"}},
-        {"megatron-deepspeed", {"DeepSpeed"}},
-        {"megatron-2021", {"Megatron"}}};
+    } rules[] = {{"megatron-core-serial", {"overlap OFF"}},
+                 {"jax-paxml", {"Paxml"}},
+                 {"jax", {"MaxText"}},
+                 {"megatron-core-nemo", {"NeMo", "Megatron-Bridge", "dgxc"}},
+                 {"megatron-core", {"Megatron-Core", "MegaScale"}},
+                 {"nanotron", {"nanotron"}},
+                 {"galvatron", {"Galvatron"}},
+                 {"litgpt", {"LitGPT"}},
+                 {"torchtune", {"torchtune"}},
+                 {"internevo", {"InternEvo"}},
+                 {"torchtitan", {"torchtitan"}},
+                 {"torch-fsdp", {"FSDP"}},
+                 {"megatron-2021", {"vTrain"}},
+                 {"megatron-deepspeed", {"DeepSpeed"}},
+                 {"megatron-2021", {"Megatron"}}};
 
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (has_any(r->framework, rules[i].words)) {

@@ -64,6 +64,12 @@
       "BigScience's V100 runs with ZeRO-3: checkpoints (PA_CPU), optimizer "   \
       "and weights in the host's memory where the table or its section says "  \
       "so")                                                                    \
+    X(ETP, "etp",                                                              \
+      "the tensor-parallel ways, Megatron-Core's default; 1 for "              \
+      "Megatron-Bridge, whose recipes say so")                                 \
+    X(MEGASCALE, "megascale",                                                  \
+      "MegaScale's Megatron-LM of 2023: sequence parallelism and selective "   \
+      "recomputation (Korthikanti et al.), without which it does not fit")     \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \

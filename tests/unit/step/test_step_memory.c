@@ -280,6 +280,45 @@ static void test_loading_whole_weights(void **state)
     mw_step_result_release(&more);
 }
 
+/* Remainders: 2 of 12 bytes of an optimizer's parameter are in its weight.
+ * Recomputed by XLA: the input, query, key and value of each of 16 layers, and
+ * the projection's output. */
+static void test_remainders_and_remat(void **state)
+{
+    struct bench *b = *state;
+    double n = (double)mw_model_param_count(&b->scenario.model);
+    double x = 2 * 512 * (double)b->scenario.model.hidden;
+    struct mw_stack_memory *habit = &b->ctx.stack.memory;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    struct mw_step_result plain = memory_of(b, &l);
+    habit->remainders = 1;
+    habit->remat_keeps = 1;
+    struct mw_step_result qkv = memory_of(b, &l);
+    habit->remat_keeps = 2;
+    struct mw_step_result proj = memory_of(b, &l);
+    habit->remainders = habit->remat_keeps = 0;
+    mw_assert_near(plain.memory[0].optimizer_bytes -
+                       qkv.memory[0].optimizer_bytes,
+                   2 * n, 1e-12, 0);
+    mw_assert_near(proj.memory[0].activation_bytes -
+                       qkv.memory[0].activation_bytes,
+                   16 * x, 1e-12, 0);
+    assert_true(qkv.memory[0].activation_bytes <
+                plain.memory[0].activation_bytes);
+    l.recompute = MW_RECOMPUTE_FULL;
+    struct mw_step_result full = memory_of(b, &l);
+    mw_assert_near(qkv.memory[0].activation_bytes -
+                       full.memory[0].activation_bytes,
+                   3 * 16 * x, 1e-12, 0);
+    mw_step_result_release(&plain);
+    mw_step_result_release(&qkv);
+    mw_step_result_release(&proj);
+    mw_step_result_release(&full);
+}
+
 static void test_fast_form_has_the_same_peak(void **state)
 {
     static const char *const kinds[] = {"1f1b", "gpipe", "zb-h1",
@@ -317,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_habits_of_stacks),
         cmocka_unit_test(test_loading_whole_weights),
+        cmocka_unit_test(test_remainders_and_remat),
         cmocka_unit_test(test_fast_form_has_the_same_peak),
     };
 

@@ -175,7 +175,9 @@ static void test_stack_by_framework(void **state)
     static const struct {
         const char *framework, *gpu, *note, *stack, *dtype;
     } rows[] = {
-        {"NeMo 24.07", "H100", "", "megatron-core", ""},
+        {"NeMo 24.07", "H100", "", "megatron-core-nemo", ""},
+        {"Megatron-Core 0.9", "H100", "", "megatron-core", ""},
+        {"Paxml (dgxc v24.11.1)", "H100", "", "jax-paxml", ""},
         {"Megatron-LM 23e00ed096 + TE 2.11, overlap OFF", "B200", "",
          "megatron-core-serial", ""},
         {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021", ""},
