@@ -81,6 +81,11 @@ static void print_breakdown(const struct mw_step_result *r)
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
+    if (r->shared_wires_s > 0) {
+        printf("%s of the step since transfers of different kinds meet on "
+               "NICs and links\n",
+               mw_fmt_seconds(r->shared_wires_s, text));
+    }
 }
 
 static void print_memory(const struct mw_step_result *r)
@@ -372,6 +377,7 @@ static json_t *view_json(const struct mw_sim_view *v)
     mw_json_set_real(o, "mfu", r->mfu);
     mw_json_set_real(o, "hfu", hfu(r));
     mw_json_set(o, "breakdown", breakdown_json(r));
+    mw_json_set_real(o, "shared_wires_s", r->shared_wires_s);
     mw_json_set(o, "memory", memory_json(r));
     mw_json_set_int(o, "events", (long long)r->events);
     mw_json_set_real(o, "wall_time_s", r->wall_time_s);

@@ -258,6 +258,16 @@ struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     return cost;
 }
 
+double mw_cost_coll_wire_part(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                              double bytes, const struct mw_group *group)
+{
+    const double more = 1.25; /* within a step of a curve, or about one */
+    double t = mw_cost_coll(ctx, op, bytes, group, NULL).time_s;
+    double up = mw_cost_coll(ctx, op, bytes * more, group, NULL).time_s;
+
+    return t > 0 ? fmin(fmax(log(up / t) / log(more), 0), 1) : 0;
+}
+
 struct mw_cost mw_cost_p2p(const struct mw_cost_ctx *ctx, double bytes,
                            bool crosses_node, int sharers,
                            struct mw_explain *explain)

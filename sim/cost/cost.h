@@ -251,6 +251,10 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
 struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                             double bytes, const struct mw_group *group,
                             struct mw_explain *explain);
+/* Part of its time (0 to 1) in which the collective keeps its wire busy: what
+ * the time grows with the bytes, d ln t / d ln bytes. The rest is latency. */
+double mw_cost_coll_wire_part(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                              double bytes, const struct mw_group *group);
 /* A transfer between two neighbouring pipeline stages; `crosses_node` uses
  * the NICs, shared by `sharers` such transfers of a node. */
 struct mw_cost mw_cost_p2p(const struct mw_cost_ctx *ctx, double bytes,

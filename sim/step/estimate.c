@@ -261,7 +261,8 @@ static enum mw_status replay(const struct mw_scenario *scenario,
     struct mw_plan plan;
     struct mw_step_result result;
     struct mw_step_opts opts = {.memory_only = out_time_s == NULL,
-                                .no_breakdown = true};
+                                .no_breakdown = true,
+                                .no_sharing = true};
     enum mw_status status = mw_plan_make(scenario, layout, layers, &plan, err);
 
     if (status != MW_OK) {

@@ -4,6 +4,8 @@
  */
 #include "sim/step/step_int.h"
 
+#include <string.h>
+
 static void sum_stages(struct mw_step_frame *f, const int *layers,
                        bool with_time)
 {
@@ -98,6 +100,10 @@ void mw_step_frame_init(struct mw_step_frame *f,
     mw_step_price_begin(&f->price, scenario, layout, ctx);
     if (schedule != NULL) { /* its lists may be of another kind than its name */
         f->price.n_copies = schedule->n_routes;
+    }
+    if (with_time && schedule != NULL && !ctx->gpu->is_cpu) {
+        memset(&f->wires, 0, sizeof f->wires);
+        f->price.wires = &f->wires;
     }
     if (with_time) {
         mw_step_price_units(&f->price, explain);

@@ -114,25 +114,44 @@ static double repeats_s(const struct mw_op *op, double each_s, double overlap,
     return exposed_s;
 }
 
+/* The phase that operators are added to. */
+struct phase_at {
+    enum mw_step_unit unit;
+    enum mw_phase phase;
+    struct ring ring;
+    struct mw_explain *explain;
+};
+
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
-                   struct ring *ring, struct mw_phase_cost *out,
-                   struct mw_explain *explain)
+                   struct phase_at *at)
 {
+    struct mw_phase_cost *out = &p->cost[at->unit].phase[at->phase];
     const struct mw_stack *stack = &p->ctx->stack;
     bool is_coll = op->kind == MW_OP_COLL;
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
     int n = mw_op_times(op);
-    struct mw_cost cost =
-        is_coll ? mw_cost_coll(p->ctx, op->coll,
-                               op->coll_bytes * once_per_node(p, op),
-                               &p->group[op->dim], explain)
-                : mw_cost_op(p->ctx, op, explain);
+    double coll_bytes = is_coll ? op->coll_bytes * once_per_node(p, op) : 0;
+    struct mw_cost cost = is_coll
+                              ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
+                                             &p->group[op->dim], at->explain)
+                              : mw_cost_op(p->ctx, op, at->explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
-        *ring = (struct ring){n - 1, cost.time_s};
+        at->ring = (struct ring){n - 1, cost.time_s};
     }
-    out->s[lane] += repeats_s(op, cost.time_s, overlap_of(stack, lane), ring);
+    double exposed_s =
+        repeats_s(op, cost.time_s, overlap_of(stack, lane), &at->ring);
+
+    out->s[lane] += exposed_s;
+    if (is_coll && p->wires != NULL) {
+        struct mw_wire_load load = {op->coll, coll_bytes, &p->group[op->dim]};
+
+        mw_wires_add(p, &load, n * cost.time_s - exposed_s,
+                     p->wires->s[at->unit][at->phase][MW_LANE_COMPUTE]);
+        mw_wires_add(p, &load, exposed_s,
+                     p->wires->s[at->unit][at->phase][lane]);
+    }
     if (!is_coll) {
         out->s[lane] += n * stack->op_gap_s;
         out->host_s += n * stack->host_op_s;
@@ -150,14 +169,12 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
 
 /* Exchanges of a ring last: what hides them is known then. */
 static void add_ops(struct mw_step_price *p, const struct mw_ops *ops,
-                    struct mw_phase_cost *out, struct mw_explain *explain)
+                    struct phase_at *at)
 {
-    struct ring ring = {0, 0};
-
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < ops->n; i++) {
             if (ops->v[i].is_ring == (pass == 1)) {
-                add_op(p, &ops->v[i], &ring, out, explain);
+                add_op(p, &ops->v[i], at);
             }
         }
     }
@@ -267,6 +284,9 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
         mw_step_exposed_s(again_s + scatter_s, overlap, work_b_s);
     phase[MW_PHASE_F].bytes[MW_LANE_DP] = gather_s > 0 ? weights : 0;
     phase[MW_PHASE_W].bytes[MW_LANE_DP] = (again_s > 0 ? weights : 0) + grads;
+    if (p->wires != NULL) {
+        mw_wires_add_zero(p, unit, gather_s, again_s, scatter_s);
+    }
     mw_explain_child(explain, "ZeRO gather and scatter",
                      phase[MW_PHASE_F].s[MW_LANE_DP] +
                          phase[MW_PHASE_W].s[MW_LANE_DP],
@@ -307,7 +327,9 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
             child = mw_explain_child(node, phase_names[phase], 0,
                                      "sum of operators", NULL);
         }
-        add_ops(p, &ops, out, child);
+        struct phase_at at = {unit, (enum mw_phase)phase, {0, 0}, child};
+
+        add_ops(p, &ops, &at);
         if (ops.n > 0) { /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }

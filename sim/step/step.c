@@ -181,12 +181,15 @@ static enum mw_status fill_time(struct mw_step_frame *f,
 
     mw_timeline_init(&own);
     mw_step_tasks_init(&tasks, timeline);
+    tasks.no_sharing = opts->no_sharing;
     mw_step_tasks_build(&tasks, f, &plan->schedule);
     enum mw_status status =
         mw_step_tasks_run(&tasks, with_spans, &end_ps, &out->events, err);
 
     if (status == MW_OK) {
         out->step_time_s = mw_time_to_s(end_ps);
+        out->shared_wires_s =
+            mw_time_to_s(end_ps - mw_graph_alone_ps(tasks.graph));
         if (with_spans) {
             name_timeline(timeline, plan, out->step_time_s);
             mw_timeline_breakdown(timeline, out->breakdown_s);

@@ -51,6 +51,8 @@ struct mw_step_result {
                                run of two */
     double reserved_p90_bytes; /* at most, in nine of ten */
     bool fits; /* and what is offloaded fits the host's memory, if known */
+    double shared_wires_s; /* of step_time_s: traffic of different kinds that
+                              met on NICs or links */
     uint64_t events;
     double wall_time_s;
     uint64_t rung_count[MW_RUNG_COUNT]; /* operators priced by each rung */
@@ -61,6 +63,8 @@ struct mw_step_opts {
     struct mw_explain *explain;
     bool memory_only;  /* no time simulation (planner's first filter) */
     bool no_breakdown; /* no spans and breakdown_s all zero (for search) */
+    bool no_sharing;   /* every transfer has its NICs and links to itself, as
+                          in the fast form */
 };
 
 /* Simulates; ranks of a pipeline stage are folded (identical). Release the

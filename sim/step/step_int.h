@@ -40,6 +40,18 @@ enum mw_lane {
     MW_LANE_COUNT
 };
 
+/* Wires that the traffic of a rank shares, each with two directions. */
+enum mw_wire_kind {
+    MW_WIRE_NIC,  /* its part of the node's NICs */
+    MW_WIRE_LINK, /* its links inside the scale-up domain */
+    MW_WIRE_KINDS
+};
+/* Seconds for which a phase of a unit fills a wire, while its lane is busy;
+ * what compute hides stands in the compute lane. */
+struct mw_step_wires {
+    double s[MW_UNIT_COUNT][MW_PHASE_COUNT][MW_LANE_COUNT][MW_WIRE_KINDS];
+};
+
 struct mw_phase_cost {
     double s[MW_LANE_COUNT];
     double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
@@ -84,6 +96,7 @@ struct mw_step_price {
     struct mw_unit_size size[MW_UNIT_COUNT];
     double fetch_s, flush_s; /* first gather, last scatter of a pass (ZeRO) */
     uint64_t rung_count[MW_RUNG_COUNT];
+    struct mw_step_wires *wires; /* NULL: not wanted */
 };
 
 /* One virtual stage, summed. */
@@ -103,6 +116,7 @@ struct mw_tail {
     mw_time offload_ps; /* what the host's part of the optimizer takes longer */
     mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
+    double hidden_reduce_s, hidden_gather_s; /* behind passes */
 };
 
 /* ---- price.c: what one unit costs ---------------------------------------- */
@@ -231,6 +245,7 @@ struct mw_step_frame {
     struct mw_tail *tail;        /* [n_devices] */
     int (*units)[MW_UNIT_COUNT]; /* [n_devices] */
     int twin_first, twin_last;   /* -1: none */
+    struct mw_step_wires wires;  /* with a schedule, on a GPU */
 };
 /* schedule NULL: virtual stage k on device k mod p. */
 void mw_step_frame_init(struct mw_step_frame *f,
@@ -245,6 +260,33 @@ enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
 /* Does device d hold one of the two copies of a tied embedding? */
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);
+
+/* ---- step_wires.c: who fills which wire ------------------------------------
+ */
+struct mw_wire_load {
+    enum mw_coll_op op;
+    double bytes;
+    const struct mw_group *group;
+};
+/* Adds `time_s` of the collective to the row of a lane: its bandwidth part, on
+ * the NICs where the group spans nodes, else on the links. */
+void mw_wires_add(const struct mw_step_price *p,
+                  const struct mw_wire_load *load, double time_s,
+                  double row[MW_WIRE_KINDS]);
+/* Gathers and scatters of a sharded unit; seconds as mw_step_price_units has
+ * them, of which the DP lane's are exposed. */
+void mw_wires_add_zero(struct mw_step_price *p, enum mw_step_unit unit,
+                       double gather_s, double again_s, double scatter_s);
+/* Part of each wire that a lane of a stage's phase takes. */
+void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
+                   enum mw_phase phase, enum mw_lane lane,
+                   double out[MW_WIRE_KINDS]);
+/* The same of a transfer between two devices, and of a collective. */
+void mw_wires_transfer_part(const struct mw_step_price *p, int from, int to,
+                            double out[MW_WIRE_KINDS]);
+void mw_wires_coll_part(const struct mw_step_price *p,
+                        const struct mw_wire_load *load,
+                        double out[MW_WIRE_KINDS]);
 
 /* ---- estimate_memory.c: high-water marks without a list ---------------------
  */

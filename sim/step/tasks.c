@@ -62,7 +62,7 @@ static void add_spans(struct mw_step_tasks *t, const mw_time *start_ps,
 
         span.start_ps = start_ps[i];
         span.end_ps = end_ps[i];
-        if (span.start_ps == span.end_ps) {
+        if (span.start_ps == span.end_ps || span.kind == MW_SPAN_BUBBLE) {
             continue;
         }
         if (span.kind != MW_SPAN_PP) {

@@ -14,6 +14,7 @@ struct mw_step_tasks {
     struct mw_timeline *timeline; /* where names are interned */
     mw_task_id twin_task; /* reduction on two devices; UINT32_MAX: none */
     int32_t twin_rank;    /* the second of them */
+    bool no_sharing;      /* every task has its wires to itself */
 };
 
 /* timeline is the caller's and gets the spans when the graph has run. */

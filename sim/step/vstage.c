@@ -279,13 +279,17 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {
         out->reduce_bytes = (n.dense + n.expert) * p->grad_bytes;
-        out->reduce_ps = step_ps(mw_step_exposed_s(
+        double all_s =
             both_groups_s(p,
                           layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
                           &n, p->grad_bytes, &dense, &expert) +
-                mw_step_replicas_s(p, n.dense, n.expert),
-            p->ctx->stack.overlap_reduce,
-            work_s(p, n_units, MW_PHASE_R, MW_PHASE_W)));
+            mw_step_replicas_s(p, n.dense, n.expert);
+        double exposed_s =
+            mw_step_exposed_s(all_s, p->ctx->stack.overlap_reduce,
+                              work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
+
+        out->reduce_ps = step_ps(exposed_s);
+        out->hidden_reduce_s = all_s - exposed_s;
     }
     if (has_tied_twin) {
         struct mw_group pair = {
@@ -312,11 +316,14 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
         step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
         out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
-        out->gather_ps = step_ps(
-            mw_step_exposed_s(both_groups_s(p, MW_ALL_GATHER, &n,
-                                            p->weight_bytes, &dense, &expert),
-                              p->ctx->stack.overlap_gather,
-                              work_s(p, n_units, MW_PHASE_F, MW_PHASE_F)));
+        double all_s = both_groups_s(p, MW_ALL_GATHER, &n, p->weight_bytes,
+                                     &dense, &expert);
+        double exposed_s =
+            mw_step_exposed_s(all_s, p->ctx->stack.overlap_gather,
+                              work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
+
+        out->gather_ps = step_ps(exposed_s);
+        out->hidden_gather_s = all_s - exposed_s;
     }
 }
 
