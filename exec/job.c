@@ -86,6 +86,10 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "offload to the host's memory",
                      "plan without offload");
     }
+    if (l->recompute_layers > 0) {
+        return lacks(err, "recomputation of some layers alone",
+                     "plan without recompute_layers");
+    }
     if (w->doc_tokens > 0) {
         return lacks(err, "packed sequences",
                      "take a workload without "

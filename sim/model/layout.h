@@ -64,7 +64,10 @@ struct mw_layout {
     int micro_batch;      /* sequences per micro-batch and replica */
     const char *schedule; /* a generator's name: "1f1b", "gpipe", ... */
     enum mw_recompute recompute;
-    const char *order; /* rank order, fastest first: "tp-cp-ep-dp-pp" */
+    const char *order;    /* rank order, fastest first: "tp-cp-ep-dp-pp" */
+    int recompute_layers; /* the first so many of each virtual stage are
+                             recomputed (Megatron-LM's method `block`); 0: all
+                           */
     enum mw_cp_form cp_form;
     int dp_shard; /* ZeRO shards within groups of so many replicas and repeats
                      itself over the groups (HSDP); 0: all dp of them */
@@ -130,6 +133,8 @@ extern const struct mw_field mw_layout_fields[];
          .type = MW_F_STR,                                                     \
          .offset = (at) + offsetof(struct mw_layout, order),                   \
          .doc = "order of ranks, fastest first"},                              \
+        MW_LAYOUT_INT_ROW(at, recompute_layers, 0, MW_WAYS_MAX,                \
+                          "recomputed layers of each virtual stage; 0: all"),  \
         {.key = "cp_form",                                                     \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \

@@ -118,6 +118,17 @@ static bool rule_reshard(const struct check *c)
                   c->l->zero);
 }
 
+static bool rule_recompute_layers(const struct check *c)
+{
+    int n = c->l->recompute_layers;
+
+    return (n >= 0 && (n == 0 || c->l->recompute != MW_RECOMPUTE_NONE)) ||
+           BROKEN(c,
+                  "recompute_layers is %d but recompute is none; set recompute "
+                  "to full or selective",
+                  n);
+}
+
 static bool rule_offload(const struct check *c)
 {
     const struct {
@@ -379,6 +390,7 @@ static const struct {
              {"zero", "zero", rule_zero},
              {"dp_shard", "dp_shard", rule_dp_shard},
              {"reshard", "reshard", rule_reshard},
+             {"recompute_layers", "recompute_layers", rule_recompute_layers},
              {"offload", "offload_optimizer", rule_offload},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},

@@ -34,6 +34,9 @@ static void add_part(struct mw_str *text, const char *key, double part)
 /* Keys that layouts got later, where they say anything. */
 static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
 {
+    if (l->recompute_layers > 0) {
+        mw_str_addf(text, "  recompute_layers: %d\n", l->recompute_layers);
+    }
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
     }

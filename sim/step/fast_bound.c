@@ -84,7 +84,7 @@ static void device_units(const struct mw_fast *f,
     for (int c = 0; c < shape->n_chunks; c++) {
         int k = shape->virtual_stage[d * shape->n_chunks + c];
 
-        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        for (int unit = 0; unit < f->price.n_kinds; unit++) {
             n_units[unit] += f->vstage[k].n_units[unit];
         }
     }
@@ -262,6 +262,17 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     return MW_OK;
 }
 
+/* n layers of a stage, the first of them recomputed. */
+static void set_layers(const struct mw_layout *l, enum mw_step_unit layer,
+                       int n, int units[MW_UNIT_COUNT])
+{
+    bool is_some = l->recompute_layers > 0 && l->recompute_layers < n;
+
+    units[layer] = is_some ? l->recompute_layers : n;
+    units[layer == MW_UNIT_MOE ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT] =
+        n - units[layer];
+}
+
 enum mw_status mw_fast_memory_rows(struct mw_fast *f,
                                    const struct mw_layout *layout,
                                    double *out_slope_bytes,
@@ -286,7 +297,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             int units[MW_UNIT_COUNT] = {0};
             struct mw_stage_memory memory;
 
-            units[layer] = (even > 1 ? even : 1) + i;
+            set_layers(layout, layer, (even > 1 ? even : 1) + i, units);
             units[MW_UNIT_EMBEDDING] = d == 0;
             units[MW_UNIT_HEAD] = d == layout->pp - 1;
             mw_stage_memory_of(

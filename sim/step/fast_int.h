@@ -21,6 +21,7 @@ struct mw_fast_shape {
  * that bytes can be compared. */
 struct mw_fast_key {
     int tp, sp, cp, cp_form, n_copies, ep, etp, micro_batch, recompute, zero;
+    int recompute_layers; /* whether some are not */
     int reshard;
     double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];

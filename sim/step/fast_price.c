@@ -79,6 +79,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->etp = l->etp;
     key->micro_batch = l->micro_batch;
     key->recompute = (int)l->recompute;
+    key->recompute_layers = l->recompute_layers > 0;
     key->zero = is_sharded ? l->zero : 0;
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;
@@ -175,6 +176,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
         set_groups(f, layout);
     }
     f->price.n_copies = mw_step_copies_of(layout);
+    f->price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     const struct mw_fast_price *known = *find_slot(f, &key);
 

@@ -42,11 +42,6 @@ static double grad_share_bytes(const struct mw_step_price *p,
                      mw_step_share(p, size->dense_params, size->expert_params);
 }
 
-static bool is_layer(enum mw_step_unit unit)
-{
-    return unit == MW_UNIT_DENSE || unit == MW_UNIT_MOE;
-}
-
 static double work_s(const struct mw_phase_cost *phase, enum mw_phase first,
                      enum mw_phase last)
 {
@@ -82,8 +77,9 @@ void mw_offload_add(struct mw_step_price *p, enum mw_step_unit unit,
     const struct mw_layout *l = p->layout;
     const struct mw_unit_size *size = &p->size[unit];
     double weights = l->offload_weights * weight_share_bytes(p, size);
-    double kept =
-        is_layer(unit) ? l->offload_activations * size->activation_bytes : 0;
+    double kept = mw_unit_is_layer(unit)
+                      ? l->offload_activations * size->activation_bytes
+                      : 0;
     double grads = l->offload_optimizer * grad_share_bytes(p, size);
     double again = l->zero == 3 && !l->reshard ? 0 : weights;
 
@@ -131,7 +127,7 @@ static double layers_part(const struct mw_step_price *p,
         double bytes = n_units[unit] * p->size[unit].activation_bytes;
 
         all += bytes;
-        layers += is_layer((enum mw_step_unit)unit) ? bytes : 0;
+        layers += mw_unit_is_layer((enum mw_step_unit)unit) ? bytes : 0;
     }
     return all > 0 ? layers / all : 0;
 }
@@ -148,7 +144,7 @@ static double staging_bytes(const struct mw_step_price *p,
         double bytes = l->offload_weights * weight_share_bytes(p, size) +
                        l->offload_optimizer * grad_share_bytes(p, size);
 
-        if (is_layer((enum mw_step_unit)unit)) {
+        if (mw_unit_is_layer((enum mw_step_unit)unit)) {
             bytes += l->offload_activations * size->activation_bytes;
         }
         most = n_units[unit] > 0 ? fmax(most, 2 * bytes) : most;

@@ -28,7 +28,12 @@
 static const char *const phase_names[MW_PHASE_COUNT] = {
     "forward", "recomputation", "input gradient", "weight gradient"};
 static const char *const unit_names[MW_UNIT_COUNT] = {
-    "dense layer", "MoE layer", "embedding", "final norm, head and loss"};
+    "dense layer",
+    "MoE layer",
+    "embedding",
+    "final norm, head and loss",
+    "dense layer, not recomputed",
+    "MoE layer, not recomputed"};
 
 static enum mw_lane lane_of(enum mw_dim dim)
 {
@@ -193,6 +198,42 @@ static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
     }
 }
 
+int mw_step_unit_kinds(const struct mw_layout *layout)
+{
+    return layout->recompute_layers > 0 ? MW_UNIT_COUNT : MW_UNIT_DENSE_KEPT;
+}
+
+bool mw_unit_is_layer(enum mw_step_unit unit)
+{
+    return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD;
+}
+
+bool mw_unit_is_moe(enum mw_step_unit unit)
+{
+    return unit == MW_UNIT_MOE || unit == MW_UNIT_MOE_KEPT;
+}
+
+bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    bool is_kept = unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT;
+
+    return !mw_unit_is_layer(unit) ||
+           (p->layer[mw_unit_is_moe(unit)] >= 0 &&
+            (!is_kept || p->layout->recompute_layers > 0));
+}
+
+/* Operators of a layer where it is not recomputed. */
+static void kept_layer_ops(const struct mw_step_price *p, int layer,
+                           enum mw_pass pass, struct mw_ops *out)
+{
+    struct mw_layout layout = *p->layout;
+    struct mw_work work = p->work;
+
+    layout.recompute = MW_RECOMPUTE_NONE;
+    work.layout = &layout;
+    mw_layer_ops(&work, layer, pass, out);
+}
+
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                       enum mw_phase phase, struct mw_ops *out)
 {
@@ -206,6 +247,13 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
             mw_layer_recompute_ops(&p->work, p->layer[unit], out);
         } else {
             mw_layer_ops(&p->work, p->layer[unit], passes[phase], out);
+        }
+        break;
+    case MW_UNIT_DENSE_KEPT:
+    case MW_UNIT_MOE_KEPT:
+        if (phase != MW_PHASE_R) {
+            kept_layer_ops(p, p->layer[mw_unit_is_moe(unit)], passes[phase],
+                           out);
         }
         break;
     case MW_UNIT_EMBEDDING:
@@ -304,7 +352,7 @@ static int n_routers(const struct mw_step_price *p, enum mw_step_unit unit)
     if (unit == MW_UNIT_HEAD && p->layer[MW_UNIT_MOE] >= 0) {
         return p->scenario->model.n_mtp;
     }
-    return unit == MW_UNIT_MOE;
+    return mw_unit_is_moe(unit);
 }
 
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
@@ -349,7 +397,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain)
 {
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-        if (unit > MW_UNIT_MOE || p->layer[unit] >= 0) {
+        if (mw_step_has_unit(p, (enum mw_step_unit)unit)) {
             mw_step_price_unit(p, (enum mw_step_unit)unit, explain);
         }
     }
@@ -398,6 +446,7 @@ void mw_step_price_begin(struct mw_step_price *p,
     *p = (struct mw_step_price){
         .scenario = scenario,
         .layout = layout,
+        .n_kinds = mw_step_unit_kinds(layout),
         .ctx = ctx,
         .work = {.model = &scenario->model,
                  .layout = layout,

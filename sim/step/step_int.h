@@ -20,6 +20,9 @@ enum mw_step_unit {
     MW_UNIT_MOE,
     MW_UNIT_EMBEDDING,
     MW_UNIT_HEAD,
+    MW_UNIT_DENSE_KEPT, /* the same layers where they are not recomputed, with
+                         */
+    MW_UNIT_MOE_KEPT,   /* recompute_layers alone */
     MW_UNIT_COUNT
 };
 enum mw_phase {
@@ -90,6 +93,7 @@ struct mw_step_price {
     struct mw_group grad_group, expert_group, replica_group;
     int n_copies; /* of the model in the pipeline: two routes hold it twice, and
                      both holders of a stage share its gradients */
+    int n_kinds;  /* of units: without the KEPT ones, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     struct mw_unit_cost cost[MW_UNIT_COUNT];
@@ -127,6 +131,13 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_cost_ctx *ctx);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
+/* Units that stages of the layout can have: the first so many. */
+int mw_step_unit_kinds(const struct mw_layout *layout);
+/* Is it a layer of a kind (not embedding or head), and is it of experts? */
+bool mw_unit_is_layer(enum mw_step_unit unit);
+bool mw_unit_is_moe(enum mw_step_unit unit);
+/* Has the model such a unit, and the layout such layers? */
+bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit);
 /* Appends the operators of one phase of a unit, collectives among them. */
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                       enum mw_phase phase, struct mw_ops *out);

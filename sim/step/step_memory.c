@@ -22,7 +22,7 @@ double mw_vstage_activation_bytes(const struct mw_step_price *p,
 {
     double sum = 0;
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         sum += n_units[unit] * p->size[unit].activation_bytes;
     }
     if (p->layout->pp > 1 && p->ctx->stack.memory.pp_kept > 0) {
@@ -88,7 +88,8 @@ static double gathered_bytes(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT], int unit)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
-    bool is_root = unit > MW_UNIT_MOE && habit->fsdp_root > 0;
+    bool is_root =
+        !mw_unit_is_layer((enum mw_step_unit)unit) && habit->fsdp_root > 0;
     double layer = 0;
 
     if (!is_gathered(p) || is_root) {
@@ -129,14 +130,14 @@ static struct moment fullest_moment(const struct mw_step_price *p,
     struct moment most = {0, "activations"};
 
     if (n_units[MW_UNIT_HEAD] > 0) {
-        gone[MW_UNIT_DENSE] = gone[MW_UNIT_MOE] =
-            p->size[MW_UNIT_HEAD].activation_bytes;
+        gone[MW_UNIT_DENSE] = gone[MW_UNIT_MOE] = gone[MW_UNIT_DENSE_KEPT] =
+            gone[MW_UNIT_MOE_KEPT] = p->size[MW_UNIT_HEAD].activation_bytes;
         take_later(&most,
                    p->size[MW_UNIT_HEAD].loss_bytes +
                        gathered_bytes(p, n_units, MW_UNIT_HEAD),
                    "loss");
     }
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         const struct mw_unit_size *size = &p->size[unit];
 
         if (n_units[unit] > 0) {
@@ -160,7 +161,7 @@ static double weight_bytes(const struct mw_step_price *p,
 {
     double dense = 0, expert = 0, share;
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         dense += n_units[unit] * mw_unit_dense_bytes(p, &p->size[unit]);
         expert += n_units[unit] * mw_unit_expert_bytes(p, &p->size[unit]);
     }
@@ -184,7 +185,7 @@ static struct learning learning_of(const struct mw_step_price *p,
 {
     double dense = 0, expert = 0;
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         dense += n_units[unit] * p->size[unit].dense_params;
         expert += n_units[unit] * p->size[unit].expert_params;
     }
@@ -199,7 +200,7 @@ static double dummy_params(const struct mw_step_price *p,
 {
     double sum = 0;
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         sum += n_units[unit] > 0 ? p->size[unit].dummy_params : 0;
     }
     return n_units[MW_UNIT_DENSE] > 0 && n_units[MW_UNIT_MOE] > 0

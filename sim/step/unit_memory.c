@@ -249,6 +249,28 @@ static void size_embedding(struct mw_step_price *p)
     size->transient_at = "embedding";
 }
 
+/* Layers that are not recomputed: the same tensors, and no other shapes. */
+static void size_kept_layers(struct mw_step_price *p)
+{
+    struct mw_layout layout = *p->layout;
+    struct mw_step_price plain = *p;
+
+    if (layout.recompute_layers == 0) {
+        return;
+    }
+    layout.recompute = MW_RECOMPUTE_NONE;
+    plain.layout = plain.work.layout = &layout;
+    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
+        struct mw_unit_size *kept = &p->size[MW_UNIT_DENSE_KEPT + unit];
+
+        if (p->layer[unit] >= 0) {
+            size_layer(&plain, (enum mw_step_unit)unit);
+            *kept = plain.size[unit];
+            kept->dummy_params = kept->twin_dummies = 0;
+        }
+    }
+}
+
 /* Whole bytes: sums over micro-batches are exact then, in any order. */
 void mw_step_size_memory(struct mw_step_price *p)
 {
@@ -257,6 +279,7 @@ void mw_step_size_memory(struct mw_step_price *p)
             size_layer(p, (enum mw_step_unit)unit);
         }
     }
+    size_kept_layers(p);
     size_embedding(p);
     size_head(p);
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {

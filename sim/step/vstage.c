@@ -36,16 +36,25 @@ void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
 {
     const struct mw_model *model = &p->scenario->model;
 
+    int recomputed = p->layout->recompute_layers > 0
+                         ? p->layout->recompute_layers
+                         : n_layers;
+
     n_units[MW_UNIT_DENSE] = n_units[MW_UNIT_MOE] = 0;
+    n_units[MW_UNIT_DENSE_KEPT] = n_units[MW_UNIT_MOE_KEPT] = 0;
     n_units[MW_UNIT_EMBEDDING] = k == 0;
     n_units[MW_UNIT_HEAD] = k == n - 1;
     if (model->moe.n_experts == 0) {
-        n_units[MW_UNIT_DENSE] = n_layers;
+        n_units[MW_UNIT_DENSE] = recomputed < n_layers ? recomputed : n_layers;
+        n_units[MW_UNIT_DENSE_KEPT] = n_layers - n_units[MW_UNIT_DENSE];
         return;
     }
     for (int layer = first; layer < first + n_layers; layer++) {
-        n_units[mw_model_layer_is_moe(model, layer) ? MW_UNIT_MOE
-                                                    : MW_UNIT_DENSE]++;
+        bool is_moe = mw_model_layer_is_moe(model, layer);
+
+        n_units[layer < first + recomputed
+                    ? (is_moe ? MW_UNIT_MOE : MW_UNIT_DENSE)
+                    : (is_moe ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT)]++;
     }
 }
 
@@ -97,7 +106,7 @@ static void add_units(const struct mw_step_price *p, struct mw_vstage *v,
                       double host_s[MW_PHASE_COUNT],
                       double s[MW_PHASE_COUNT][MW_LANE_COUNT])
 {
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         int n = v->n_units[unit];
 
         for (int phase = 0; n > 0 && phase < MW_PHASE_COUNT; phase++) {
@@ -175,7 +184,7 @@ static struct owned owned_params(const struct mw_step_price *p,
 {
     struct owned sum = {0, 0, 0};
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         sum.dense += n_units[unit] * p->size[unit].dense_params;
         sum.expert += n_units[unit] * p->size[unit].expert_params;
         sum.shared += n_units[unit] * p->size[unit].shared_params;
@@ -217,7 +226,7 @@ static double work_s(const struct mw_step_price *p,
 {
     double sum = 0;
 
-    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+    for (int unit = 0; unit < p->n_kinds; unit++) {
         for (int phase = (int)first; n_units[unit] > 0 && phase <= (int)last;
              phase++) {
             const struct mw_phase_cost *cost = &p->cost[unit].phase[phase];

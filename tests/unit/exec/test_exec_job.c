@@ -62,6 +62,10 @@ static void refusals(void **state)
     check_refused("gpt-small", "bf16", &l, "fp32");
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
+    l = layout(1, 1, 1, 4);
+    l.recompute = MW_RECOMPUTE_FULL;
+    l.recompute_layers = 1;
+    check_refused("gpt-small", "fp32", &l, "plan without recompute_layers");
     l = layout(1, 1, 4, 1);
     l.schedule = "forward-only";
     check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");

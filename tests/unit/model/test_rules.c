@@ -150,6 +150,9 @@ static void test_feature_rules(void **state)
     expect_broken(&f, "ep_shard", "ep 8 x etp 1 does not divide tp 2 x cp 1");
     f = legal("llama3-8b"), f.l.reshard = false, f.l.zero = 2;
     expect_broken(&f, "reshard", "reshard: false keeps what ZeRO-3 has");
+    f = legal("llama3-8b"), f.l.recompute_layers = 2;
+    expect_broken(&f, "recompute_layers",
+                  "recompute_layers is 2 but recompute");
     f = legal("llama3-8b"), f.l.offload_weights = 1.5;
     expect_broken(&f, "offload", "offload_weights is 1.5; a part is 0 to 1");
     /* tp 2 leaves 16 heads, 4 of keys and values: cp 4 goes, cp 8 does not */

@@ -151,6 +151,8 @@ static void test_round_trip(void **state)
     l.offload_optimizer = 1;
     l.offload_weights = 1.0 / 3;
     l.offload_activations = 0.1;
+    l.recompute = MW_RECOMPUTE_FULL;
+    l.recompute_layers = 2;
     check_round_trip(&l, false);
 }
 
@@ -159,15 +161,17 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[8];
+    uint64_t hash[9];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
+        l.recompute = MW_RECOMPUTE_SELECTIVE;
+        l.recompute_layers = i == 8;
         l.cp_form = i == 1 ? MW_CP_RING : i == 2 ? MW_CP_A2A : MW_CP_GATHER;
         l.dp_shard = i == 3;
         l.reshard = i != 4;

@@ -9,7 +9,8 @@
  *           for the weight gradients
  *   cp      gather: k, v gathered twice, their gradients scattered; ring: n-1
  *           exchanges forward, 2n-1 backward; a2a: 4 each way
- *   full recomputation repeats the forward set, selective that of the core
+ *   full recomputation repeats the forward set, selective that of the core, of
+ *   the first recompute_layers of each chunk
  * Embedding and head: vocabulary-parallel look-up and product, three sums of 4
  * bytes a token for the loss. Every chunk boundary: an activation up and a
  * gradient down per micro-batch. ZeRO: as in Rajbhandari et al., per unit and
@@ -44,11 +45,21 @@ static void add(struct table *t, enum mw_dim dim, enum mw_coll_op op,
 
 /* ---- tensor parallel -------------------------------------------------------
  */
+/* Part of the layers that are recomputed. */
+static double part_again(const struct mw_layout *l)
+{
+    double chunk = (double)LAYERS / (l->pp * l->vpp);
+
+    return l->recompute_layers > 0 && l->recompute_layers < chunk
+               ? l->recompute_layers / chunk
+               : 1;
+}
+
 static void expect_tp(const struct mw_layout *l, double n_layers, double m,
                       bool has_embedding, bool has_head, struct table *t)
 {
     double x = 2 * l->micro_batch * SEQ / l->cp * H;
-    double again = l->recompute == MW_RECOMPUTE_FULL ? 2 : 0;
+    double again = l->recompute == MW_RECOMPUTE_FULL ? 2 * part_again(l) : 0;
     double ends = has_embedding + has_head;
 
     if (l->tp == 1) {
@@ -77,8 +88,8 @@ static void expect_cp(const struct mw_layout *l, double n_layers, double m,
     double n = l->cp, calls = m * n_layers;
     double kv = 2 * 2 * l->micro_batch * SEQ * KV_WIDTH / l->tp;
     double q = 2 * l->micro_batch * SEQ * H / l->tp;
-    bool again_full = l->recompute == MW_RECOMPUTE_FULL;
-    bool again_core = l->recompute != MW_RECOMPUTE_NONE;
+    double again_full = l->recompute == MW_RECOMPUTE_FULL ? part_again(l) : 0;
+    double again_core = l->recompute != MW_RECOMPUTE_NONE ? part_again(l) : 0;
 
     if (l->cp == 1) {
         return;
@@ -201,6 +212,9 @@ static void draw(struct mw_layout *l, uint64_t i)
                       : 0;
     l->reshard = l->zero < 3 || mw_rand_u64(15, 11, i) % 2 == 0;
     l->recompute = (enum mw_recompute)(mw_rand_u64(15, 12, i) % 3);
+    l->recompute_layers = l->recompute != MW_RECOMPUTE_NONE
+                              ? (int)(mw_rand_u64(15, 13, i) % 4)
+                              : 0;
     l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
 }
 

@@ -345,6 +345,58 @@ static void test_fast_form_has_the_same_peak(void **state)
     }
 }
 
+/* The first r of each stage's 8 layers are recomputed: activations and repeated
+ * work lie on the line between none and all, both forms agree. */
+static void test_some_layers_recomputed(void **state)
+{
+    struct mw_hwdb *db = step_hwdb();
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+    struct mw_step_result r[3];
+
+    (void)state;
+    step_scenario(&s, "dgx-a100", 1, 64, "bf16");
+    step_ctx(&ctx, db, &s);
+    for (int kind = MW_RECOMPUTE_SELECTIVE; kind <= MW_RECOMPUTE_FULL; kind++) {
+        for (int n = 0; n <= 9; n++) {
+            struct mw_layout l;
+            double time_s, bytes, part = n == 0 ? 1 : n / 8.0;
+
+            mw_layout_default(&l);
+            l.pp = 2;
+            l.dp = 4;
+            for (int i = 0; i < 3; i++) {
+                l.recompute =
+                    i == 0 ? MW_RECOMPUTE_NONE : (enum mw_recompute)kind;
+                l.recompute_layers = i == 2 ? n : 0;
+                step_simulate(&r[i], &s, &l, &ctx, NULL);
+            }
+            part = part > 1 ? 1 : part;
+            for (int d = 0; d < 2; d++) {
+                mw_assert_near(r[2].memory[d].activation_bytes,
+                               (1 - part) * r[0].memory[d].activation_bytes +
+                                   part * r[1].memory[d].activation_bytes,
+                               1e-9, 0);
+            }
+            mw_assert_near(r[2].breakdown_s[MW_SPAN_RECOMPUTE],
+                           part * r[1].breakdown_s[MW_SPAN_RECOMPUTE], 1e-6, 0);
+            mw_assert_near(r[2].hardware_flops - r[2].model_flops,
+                           part * (r[1].hardware_flops - r[1].model_flops),
+                           1e-9, 0);
+            assert_int_equal(
+                mw_step_estimate(&s, &l, NULL, &ctx, &time_s, &bytes, NULL),
+                MW_OK);
+            mw_assert_near(time_s, r[2].step_time_s, 0.03, 0);
+            assert_memory_equal(&bytes, &r[2].peak_bytes, sizeof bytes);
+            for (int i = 0; i < 3; i++) {
+                mw_step_result_release(&r[i]);
+            }
+        }
+    }
+    mw_scenario_release(&s);
+    mw_hwdb_free(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_habits_of_stacks),
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
+        cmocka_unit_test(test_some_layers_recomputed),
         cmocka_unit_test(test_fast_form_has_the_same_peak),
     };
 
