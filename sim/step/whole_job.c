@@ -13,9 +13,9 @@
 
 static const double day_s = 86400;
 enum { FAILURES = 100000, JOBS = 200 };
-/* Failures in a period and a restart from which on a job gets nowhere: e^20
- * attempts. */
-static const double hopeless = 20;
+/* Failures in a period and a restart from which on a job gets nowhere: one
+ * attempt in e^5 succeeds. */
+static const double hopeless = 5;
 
 double mw_job_young_s(double checkpoint_s, double mtbf_s)
 {
@@ -141,6 +141,11 @@ static void simulate(const struct mw_job_spec *spec, struct mw_job *j)
     double wall_s[JOBS];
 
     j->simulated_goodput = simulate_goodput(d, j->interval_s);
+    j->wall_p10_s = j->wall_p90_s = j->wall_s;
+    if (j->failures >
+        FAILURES) { /* so many that nothing is left of the spread */
+        return;
+    }
     for (int i = 0; i < JOBS; i++) {
         d.stream = (uint64_t)i + 1;
         wall_s[i] = simulate_wall(d, ceil(j->productive_s / j->interval_s));
@@ -176,4 +181,7 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
     with_failures(spec, out);
     simulate(spec, out);
     out->spares = poisson_p99(failures_per_s * spec->repair_s);
+    if (out->spares > spec->n_nodes) {
+        out->spares = spec->n_nodes;
+    }
 }

@@ -42,11 +42,12 @@ struct mw_job {
     double restart_s;              /* in restarts, */
     double lost_s;                 /* in work that is done again */
     double simulated_goodput;      /* over 100,000 failures */
-    double wall_p10_s, wall_p90_s; /* over 200 simulated jobs */
+    double wall_p10_s, wall_p90_s; /* over 200 simulated jobs; wall_s beyond
+                                      100,000 failures */
     int spares; /* failed nodes at a time that are not exceeded 99 % of it */
 };
 
-/* All of spec positive (rates and interval may be 0). A job that fails 20 times
+/* All of spec positive (rates and interval may be 0). A job that fails 5 times
  * in a period and a restart never ends: wall_s is infinite, what follows it 0.
  */
 void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out);
