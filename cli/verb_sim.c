@@ -144,6 +144,8 @@ static enum mw_status show(const struct args *a, struct mw_sim_view *view,
         }
         view->job = &job;
     }
+    mw_cli_say_stack(view->scenario, a->stack, view->ctx,
+                     a->cli.quiet || a->cli.json);
     mw_sim_view_print(view, a->cli.json);
     view->job = NULL;
     return MW_OK;
@@ -179,8 +181,6 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
             view->result = &result;
             view->explain = opts.explain;
             view->share = a->has_sensitivity ? share : NULL;
-            mw_cli_say_stack(view->scenario, a->stack, view->ctx,
-                             a->cli.quiet || a->cli.json);
             status = show(a, view, err);
         }
         mw_step_result_release(&result);
