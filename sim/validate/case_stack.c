@@ -28,9 +28,14 @@ static bool is_old_gpu(const struct mw_measured *r)
 
 bool mw_case_is_before_flash(const struct mw_measured *r)
 {
-    static const char *const words[] = {
-        "Megatron-LM 2.",       "Megatron-LM (20",    "vTrain", "BigScience",
-        "Megatron + Deepspeed", "Megatron-LM (SC21)", NULL};
+    static const char *const words[] = {"Megatron-LM 2.",
+                                        "Megatron-LM (20",
+                                        "vTrain",
+                                        "BigScience",
+                                        "Megatron + Deepspeed",
+                                        "Megatron-LM (SC21)",
+                                        "HF + Deepspeed",
+                                        NULL};
 
     /* Tables with micro-batches and no framework: the zero-bubble fork. */
     return is_old_gpu(r) &&
