@@ -134,11 +134,31 @@ static int nics_of_node(const char *text, int n, int gpus_per_node)
                : n;
 }
 
-static void take_nics(struct mw_case *c, int gpus_per_node)
+/* The class of the network that the row names; the system's when it names
+ * none ("OmniPath" is none that the database knows). */
+static const char *class_of(const char *text, const char *otherwise)
+{
+    static const struct {
+        const char *word, *class;
+    } known[] = {{"EFA", "efa"},  {"RoCE", "roce"}, {"InfiniBand", "ib"},
+                 {"NDR", "ib"},   {"HDR", "ib"},    {"Slingshot", "slingshot"},
+                 {"TCPX", "tcpx"}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (mw_text_has(text, known[i].word)) {
+            return known[i].class;
+        }
+    }
+    return otherwise;
+}
+
+static void take_network(struct mw_case *c, int gpus_per_node)
 {
     int n;
     double bw_Bps;
 
+    c->system.inter_class =
+        class_of(c->row->interconnect, c->system.inter_class);
     if (parse_nics(c->row->interconnect, &n, &bw_Bps)) {
         n = nics_of_node(c->row->interconnect, n, gpus_per_node);
         c->system.n_nics = n;
@@ -146,8 +166,8 @@ static void take_nics(struct mw_case *c, int gpus_per_node)
         c->system.node_net_bw_Bps = n * bw_Bps;
         c->ctx.domain_net_Bps =
             n * bw_Bps * (c->ctx.domain_gpus / (double)gpus_per_node);
-        mw_cost_ctx_take_curves(&c->ctx);
     }
+    mw_cost_ctx_take_curves(&c->ctx);
 }
 
 void mw_case_machine(struct mw_case *c)
@@ -196,6 +216,6 @@ void mw_case_machine(struct mw_case *c)
     c->system.gpu = &c->gpu;
     c->ctx.system = &c->system;
     c->ctx.gpu = &c->gpu;
-    take_nics(c, per_node);
+    take_network(c, per_node);
     take_variant(c);
 }

@@ -91,7 +91,7 @@
     X(GPU_VARIANT, "gpu_variant",                                              \
       "memory and bandwidth as the GPU's name says; clock by the cube root "   \
       "of its power over the usual one")                                       \
-    X(SYSTEM, "system", "the DGX of the GPU; NICs as the row says")            \
+    X(SYSTEM, "system", "the DGX of the GPU; NICs and network as the row says")            \
     X(GLOBAL_BATCH, "global_batch",                                            \
       "where memory alone was measured: micro-batch x dp x pp")                \
     X(FINETUNE, "finetune",                                                    \
