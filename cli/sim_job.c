@@ -254,7 +254,10 @@ enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
                        1000 * out->spec.node_failures_per_day, ctx->n_nodes,
                        out->job.mtbf_s, out->spec.restart_s);
     }
-    out->gpu_hours = out->job.wall_s * ctx->n_nodes * ctx->gpus_per_node / 3600;
+    /* Spare nodes are paid for. */
+    out->gpu_hours = out->job.wall_s *
+                     (ctx->n_nodes + scenario->cluster.spare_nodes) *
+                     ctx->gpus_per_node / 3600;
     price(args, ctx, out);
     power(ctx, out);
     return MW_OK;

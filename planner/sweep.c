@@ -162,7 +162,13 @@ static enum mw_status set_value(struct point *p, enum mw_sweep_key key,
     }
     switch (key) {
     case MW_SWEEP_NODES:
-        p->scenario.cluster.n_nodes = (int)number;
+        if (number <= p->scenario.cluster.spare_nodes) {
+            return mw_fail(err, MW_EINPUT,
+                           "nodes=%s: %d stand by, which leaves none", value,
+                           p->scenario.cluster.spare_nodes);
+        }
+        p->scenario.cluster.n_nodes =
+            (int)number - p->scenario.cluster.spare_nodes;
         break;
     case MW_SWEEP_SYSTEM:
         p->scenario.cluster.system = value;

@@ -256,6 +256,22 @@ static enum mw_status check_documents(struct mw_node *root,
     return MW_OK;
 }
 
+/* Plans use the nodes that do not stand by. */
+static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
+                                  struct mw_err *err)
+{
+    if (c->spare_nodes >= c->n_nodes) {
+        struct mw_node *cluster = mw_node_get(root, "cluster");
+
+        return mw_node_fail(mw_node_get(cluster, "spare_nodes"), err,
+                            "%d spare nodes of %d leave none to train on; at "
+                            "most %d",
+                            c->spare_nodes, c->n_nodes, c->n_nodes - 1);
+    }
+    c->n_nodes -= c->spare_nodes;
+    return MW_OK;
+}
+
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
@@ -282,7 +298,8 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->limits = raw.limits;
     out->objective = raw.objective;
     out->hash = mw_scenario_hash(&raw, &out->model);
-    st = check_seq(root, out, err);
+    st = take_spares(root, &out->cluster, err);
+    st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     st = st != MW_OK ? st : check_documents(root, &out->workload, err);
     if (st == MW_OK && raw.layout != NULL) {

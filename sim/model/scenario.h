@@ -14,8 +14,11 @@
 
 struct mw_cluster {
     const char *system; /* slug or alias of hwdb systems */
-    int n_nodes;
+    int n_nodes;       /* that train: the key's less the spare ones */
+    int spare_nodes;   /* stand by beside them */
     int gpus_per_node; /* 0: the system's */
+    int leaf_nodes;    /* under one leaf switch; 0: leaves do not matter */
+    double oversubscription; /* NICs of a leaf over its links up; 0: 1 */
 };
 
 struct mw_workload {

@@ -37,6 +37,23 @@ const struct mw_field mw_cluster_fields[] = {
      .min = 1,
      .max = 1 << 10,
      .doc = "devices used on each node; the system's own number if absent"},
+    {.key = "spare_nodes",
+     .type = MW_F_INT32,
+     .offset = offsetof(struct mw_cluster, spare_nodes),
+     .max = 1 << 20,
+     .doc = "nodes of these that stand by"},
+    {.key = "leaf_nodes",
+     .type = MW_F_INT32,
+     .offset = offsetof(struct mw_cluster, leaf_nodes),
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "nodes under one leaf switch"},
+    {.key = "oversubscription",
+     .type = MW_F_NUM,
+     .offset = offsetof(struct mw_cluster, oversubscription),
+     .min = 1,
+     .max = 1000,
+     .doc = "NICs under a leaf over its links up"},
     MW_FIELD_END};
 
 enum attention { ATTENTION_FLASH, ATTENTION_UNFUSED };
@@ -308,7 +325,9 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
 /* Keys of model and cluster younger than the format; their default is 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {"node_limit", "fp8_dispatch", NULL};
+    static const char *const young[] = {"node_limit",       "fp8_dispatch",
+                                        "spare_nodes",      "leaf_nodes",
+                                        "oversubscription", NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

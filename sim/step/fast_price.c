@@ -53,18 +53,6 @@ static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
            (a->order == b->order || strcmp(a->order, b->order) == 0);
 }
 
-static void set_groups(struct mw_fast *f, const struct mw_layout *layout)
-{
-    int per_node = f->ctx->domain_gpus;
-
-    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
-        f->price.group[dim] = mw_cost_group(layout, (enum mw_dim)dim, per_node);
-    }
-    f->price.grad_group = mw_cost_shard_group(layout, false, per_node);
-    f->price.expert_group = mw_cost_shard_group(layout, true, per_node);
-    f->price.replica_group = mw_cost_replica_group(layout, per_node);
-}
-
 static void set_key(const struct mw_fast *f, const struct mw_layout *l,
                     struct mw_fast_key *key)
 {
@@ -173,7 +161,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
         mw_step_price_begin(&f->price, f->scenario, &f->layout, f->ctx);
         f->has_price = true;
     } else if (!is_placed) {
-        set_groups(f, layout);
+        mw_step_place_groups(&f->price, layout);
     }
     f->price.n_copies = mw_step_copies_of(layout);
     f->price.n_kinds = mw_step_unit_kinds(layout);

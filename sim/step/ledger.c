@@ -117,8 +117,7 @@ static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
     int per_node = p->ctx->domain_gpus;
 
     return mw_cost_stages_cross(p->layout, a, b, per_node)
-               ? (struct mw_group){2, 2, 1,
-                                   mw_cost_pp_sharers(p->layout, per_node)}
+               ? (struct mw_group){2, 2, 1, mw_step_stage_sharers(p, a, b)}
                : (struct mw_group){2, 1, 2, 1};
 }
 

@@ -466,13 +466,7 @@ void mw_step_price_begin(struct mw_step_price *p,
         .grad_bytes = mw_dtype_bytes(w->grad_dtype),
         .optimizer_bytes = is_fp32 ? 8 : 12,
         .n_copies = mw_step_copies_of(layout)};
-    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
-        p->group[dim] =
-            mw_cost_group(layout, (enum mw_dim)dim, ctx->domain_gpus);
-    }
-    p->grad_group = mw_cost_shard_group(layout, false, ctx->domain_gpus);
-    p->expert_group = mw_cost_shard_group(layout, true, ctx->domain_gpus);
-    p->replica_group = mw_cost_replica_group(layout, ctx->domain_gpus);
+    mw_step_place_groups(p, layout);
     find_layers(p);
     mw_step_size_units(p);
 }

@@ -129,6 +129,11 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,
                          const struct mw_layout *layout,
                          const struct mw_cost_ctx *ctx);
+/* place.c: how the communicators of a layout lie on nodes and leaves; and how
+ * many ranks of a stage share a node's NICs when they send to another stage. */
+void mw_step_place_groups(struct mw_step_price *p,
+                          const struct mw_layout *layout);
+int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
 /* Units that stages of the layout can have: the first so many. */

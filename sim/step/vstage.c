@@ -160,7 +160,7 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
         bytes /= p->layout->tp;
     }
     return step_ps(mw_cost_p2p(p->ctx, bytes, crosses,
-                               mw_cost_pp_sharers(p->layout, per_node), NULL)
+                               mw_step_stage_sharers(p, from, to), NULL)
                        .time_s +
                    gather_s);
 }
@@ -301,9 +301,8 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
         out->hidden_reduce_s = all_s - exposed_s;
     }
     if (has_tied_twin) {
-        struct mw_group pair = {
-            2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
-            mw_cost_pp_sharers(layout, p->ctx->domain_gpus)};
+        struct mw_group pair = {2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
+                                mw_step_stage_sharers(p, 0, layout->pp - 1)};
 
         out->embedding_bytes = mw_step_tied_params(p) * p->grad_bytes;
         out->embedding_ps =

@@ -232,6 +232,10 @@ static void test_bad_input(void **state)
          "test_scenario.yaml:5:18: 'memory': '80' needs a unit"},
         {HEAD "limits: {memory: 80Gb}\n",
          "test_scenario.yaml:5:18: 'memory': '80Gb' is in bits but bytes"},
+        {"format: 1\nmodel: gpt-small\n"
+         "cluster: {system: this-machine, nodes: 2, spare_nodes: 2}\n"
+         "workload: {seq: 64, global_batch: 8}\n",
+         "test_scenario.yaml:3:56: 2 spare nodes of 2 leave none to train on"},
         {HEAD "limits: {memory_fraction: .nan}\n",
          "test_scenario.yaml:5:27: 'memory_fraction' must be a finite number"},
         {HEAD "limits: {tp: [1, 0]}\n", "test_scenario.yaml:5:"},

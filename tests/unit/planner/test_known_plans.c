@@ -203,6 +203,22 @@ static void test_dp_inside_and_across_nodes(void **state)
     close_world(&w);
 }
 
+/* dp 8 within a leaf of 8 nodes or spread over two, at twice the NICs that the
+ * links up carry. */
+static void test_dp_and_leafs(void **state)
+{
+    (void)state;
+    struct world w;
+
+    parse_world(&w, "format: 1\nmodel: llama3-8b\n"
+                    "cluster: {system: dgx-h100, nodes: 16, leaf_nodes: 8, "
+                    "oversubscription: 2}\n"
+                    "workload: {seq: 4096, global_batch: 64, dtype: bf16}\n");
+    w.scenario.cluster.gpus_per_node = 8;
+    check_orders(&w, fixed(4, 4, 8));
+    close_world(&w);
+}
+
 /* 64 experts' ranks of 72 in a rack, or spread over two. */
 static void test_ep_64_and_racks(void **state)
 {
@@ -228,6 +244,7 @@ int main(void)
         cmocka_unit_test(test_best_of_then),
         cmocka_unit_test(test_tp_16_over_two_nodes),
         cmocka_unit_test(test_dp_inside_and_across_nodes),
+        cmocka_unit_test(test_dp_and_leafs),
         cmocka_unit_test(test_ep_64_and_racks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
