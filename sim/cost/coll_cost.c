@@ -191,14 +191,19 @@ static void explain_model(struct mw_explain *parent,
     if (parent == NULL || !mw_coll_curves_ask(ctx->curves, op, bytes, g, &p)) {
         return;
     }
-    mw_explain_child(
-        parent, mw_coll_op_name(op), time_s,
-        mw_arena_printf(parent->arena,
-                        "%.6g MB over %d ranks on %d nodes, %d groups on their "
-                        "NICs%s%s",
-                        bytes / 1e6, g->n_ranks, g->n_nodes, g->nic_sharers,
-                        p.how[0] != '\0' ? "; NCCL: " : "", p.how),
-        p.source);
+    const char *where =
+        g->n_nodes > 1
+            ? mw_arena_printf(parent->arena, "on %d nodes, %d group%s at once",
+                              g->n_nodes, g->nic_sharers,
+                              g->nic_sharers == 1 ? "" : "s")
+            : "of one domain";
+
+    mw_explain_child(parent, mw_coll_op_name(op), time_s,
+                     mw_arena_printf(parent->arena,
+                                     "%.6g MB over %d ranks %s%s%s",
+                                     bytes / 1e6, g->n_ranks, where,
+                                     p.how[0] != '\0' ? "; NCCL: " : "", p.how),
+                     p.source);
 }
 
 static bool from_model(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
