@@ -19,6 +19,8 @@ enum {
     OPT_FACTOR,
     OPT_MODEL,
     OPT_ENV,
+    OPT_VERSION,
+    OPT_HARNESS,
     OPT_AGAINST,
     OPT_PLOT,
     OPT_CONCURRENT,
@@ -48,6 +50,14 @@ static const struct argp_option options[] = {
      0},
     {"env", OPT_ENV, "NAME=VALUE", 0,
      "Environment of the job: NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, ...",
+     0},
+    {"nccl-version", OPT_VERSION, "V", 0,
+     "Version of NCCL (default 2.28.9; 2.30 is known too; another takes the "
+     "default and says so)",
+     0},
+    {"harness", OPT_HARNESS, "NAME", 0,
+     "What runs it: nccl-tests (default: a process for every GPU), "
+     "one-process, torch, profiler; another takes the default and says so",
      0},
     {"against", OPT_AGAINST, "FILE", 0,
      "Compare with the output of nccl-tests in FILE", 0},
@@ -258,6 +268,12 @@ static error_t parse_option(int key, char *arg, struct coll_args *a,
             argp_error(state, "--env: more than %d", COLL_ENV_MAX);
         }
         a->env[a->n_env++] = arg;
+        return 0;
+    case OPT_VERSION:
+        a->nccl_version = arg;
+        return 0;
+    case OPT_HARNESS:
+        a->harness = arg;
         return 0;
     case OPT_AGAINST:
         a->against = arg;

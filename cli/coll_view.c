@@ -19,6 +19,9 @@ static void print_head(const struct coll_args *a, const struct mw_coll_query *q,
     for (int i = 0; i < a->n_env; i++) {
         printf(", %s", a->env[i]);
     }
+    if (q->harness != MW_HARNESS_TESTS) {
+        printf(", under %s", mw_coll_harness_name(q->harness));
+    }
     printf("\n");
 }
 
@@ -124,6 +127,7 @@ static json_t *row_json(const struct coll_args *a, const struct coll_row *r)
     mw_json_set_real(o, "algbw_Bps", r->a.algbw_Bps);
     mw_json_set_real(o, "busbw_Bps", r->a.busbw_Bps);
     mw_json_set_real(o, "ratio", r->a.ratio);
+    mw_json_set_real(o, "overhead_s", r->a.overhead_s);
     mw_json_set_str(o, "source", r->a.source);
     if (a->against) {
         mw_json_set_real(o, "measured_s", r->measured_s);
@@ -143,6 +147,12 @@ int coll_view_json(const struct coll_args *a, const struct mw_coll_query *q,
     mw_json_set_int(o, "gpus_per_node", q->ranks_per_node);
     mw_json_set_int(o, "ranks", q->n_nodes * q->ranks_per_node);
     mw_json_set_str(o, "model", model_text(a));
+    mw_json_set_str(o, "harness", mw_coll_harness_name(q->harness));
+    json_t *notices = json_array();
+    for (size_t i = 0; i < a->notice.n; i++) {
+        json_array_append_new(notices, json_string(a->notice.v[i]));
+    }
+    mw_json_set(o, "notices", notices);
     if (a->against && rows->v.n > 0) {
         mw_json_set_real(o, "median_ape", median_error(rows));
     }

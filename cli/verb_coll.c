@@ -18,20 +18,16 @@ static void take_cluster(struct coll_args *a, const struct mw_scenario *s)
         a->gpus_per_node ? a->gpus_per_node : s->cluster.gpus_per_node;
 }
 
-static enum mw_status make_world(const struct coll_args *a,
-                                 const struct mw_hwdb *db,
+static enum mw_status make_world(struct coll_args *a, const struct mw_hwdb *db,
+                                 struct mw_coll_query *q,
                                  struct mw_coll_world **out, struct mw_err *err)
 {
     struct mw_nccl_opts opts;
-    mw_nccl_opts_default(&opts);
-    for (int i = 0; i < a->n_env; i++) {
-        enum mw_status s = mw_nccl_opts_env(&opts, a->env[i], err);
-        if (s != MW_OK) {
-            mw_err_prefix(err, "--env");
-            return s;
-        }
+    enum mw_status s = coll_settings(a, &opts, q, err);
+    if (s != MW_OK) {
+        return s;
     }
-    enum mw_status s = mw_coll_world_new(db, a->system, &opts, out, err);
+    s = mw_coll_world_new(db, a->system, &opts, out, err);
     /* An unknown name on the command line is a usage error. */
     return s == MW_EINPUT && !a->scenario ? MW_EUSAGE : s;
 }
@@ -110,18 +106,18 @@ static enum mw_status run(struct coll_args *a, const struct mw_hwdb *db,
                           int *out_rc, struct mw_err *err)
 {
     struct mw_coll_world *world = NULL;
-    enum mw_status s = make_world(a, db, &world, err);
+    struct mw_coll_query q = {.op = a->op,
+                              .type = a->type,
+                              .redop = MW_NCCL_SUM,
+                              .n_nodes = a->n_nodes ? a->n_nodes : 1,
+                              .ranks_per_node = a->gpus_per_node};
+    enum mw_status s = make_world(a, db, &q, &world, err);
     if (s != MW_OK) {
         return s;
     }
-    struct mw_coll_query q = {
-        .op = a->op,
-        .type = a->type,
-        .redop = MW_NCCL_SUM,
-        .n_nodes = a->n_nodes ? a->n_nodes : 1,
-        .ranks_per_node = a->gpus_per_node
-                              ? a->gpus_per_node
-                              : mw_coll_world_system(world)->gpus_per_node};
+    if (!q.ranks_per_node) {
+        q.ranks_per_node = mw_coll_world_system(world)->gpus_per_node;
+    }
     struct coll_rows rows = {{NULL, 0, 0}};
     struct mw_topology *topo = NULL;
     s = coll_topology(a, db, &q, &topo, err);
@@ -184,6 +180,7 @@ int mw_verb_coll(int argc, char **argv)
         mw_scenario_release(&scenario);
     }
     mw_hwdb_free(db);
+    coll_args_release(&a);
     if (s != MW_OK) {
         err.status = s;
         return mw_cli_fail(&err);

@@ -22,12 +22,21 @@ struct coll_args {
     enum mw_coll_model model;
     const char *env[COLL_ENV_MAX];
     int n_env;
+    const char *nccl_version, *harness;
+    MW_ARRAY(char *) notice; /* what was taken as the default; owned */
     const char *against, *plot, *concurrent, *topology;
     const char *program, *write_program;
 };
 
 /* Fills args with defaults, reads the command line; MW_EUSAGE as printed. */
 enum mw_status coll_args_read(struct coll_args *a, int argc, char **argv);
+
+void coll_args_release(struct coll_args *a);
+
+/* Settings of the job into opts and the query. What is not known takes the
+ * default and is said: a warning, and a notice of the JSON object. */
+enum mw_status coll_settings(struct coll_args *a, struct mw_nccl_opts *opts,
+                             struct mw_coll_query *q, struct mw_err *err);
 
 /* One size and what was said of it. */
 struct coll_row {

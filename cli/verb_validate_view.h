@@ -14,13 +14,19 @@ struct mw_validate_gate {
     size_t rows, predicted;
     double mape;
 };
+struct mw_validate_coll_opts {
+    const char *const *files;
+    int n_files;
+    const char *model_name; /* NULL: fit */
+    bool is_left_out;       /* also fitted without each unit in turn */
+    bool is_json;
+};
 /*
- * Tables of measured collectives: predicts with the model (NULL: fit) and
- * prints. MW_EUSAGE for an unknown model, MW_EINPUT for a bad file.
+ * Tables of measured collectives: predicts and prints. MW_EUSAGE for an
+ * unknown model, MW_EINPUT for a bad file.
  */
 enum mw_status mw_validate_coll(const struct mw_hwdb *db,
-                                const char *const *files, int n_files,
-                                const char *model_name, bool is_json,
+                                const struct mw_validate_coll_opts *opts,
                                 struct mw_validate_gate *out_gate,
                                 struct mw_err *err);
 

@@ -47,12 +47,16 @@ static bool is_csv(const char *name)
     return n > 4 && strcmp(name + n - 4, ".csv") == 0;
 }
 
-/* coll_fit.csv and coll_moe.csv are read by the model of collectives. */
+/* coll_*.csv are read by the model of collectives. */
 static bool is_table(const char *name)
 {
-    if (strcmp(name, "coll_fit.csv") == 0 ||
-        strcmp(name, "coll_moe.csv") == 0) {
-        return true;
+    static const char *const coll[] = {"coll_fit.csv", "coll_harness.csv",
+                                       "coll_moe.csv", "coll_plugins.csv",
+                                       "coll_kernels.csv"};
+    for (size_t i = 0; i < sizeof coll / sizeof coll[0]; i++) {
+        if (strcmp(name, coll[i]) == 0) {
+            return true;
+        }
     }
     for (size_t i = 0; i < MW_HW_N_TABLES; i++) {
         size_t n = strlen(mw_hw_descs[i].name);

@@ -1,23 +1,33 @@
 /*
- * Groups on systems: which NCCL communicator a group is, its time by NCCL's
- * formula and by the fitted ratios.
- *
- *   fit:  t = r t_nccl,   r = exp of log r interpolated in log bytes and log
- *         ranks between the knots of the class of machine
- *   all-to-all, send/recv (no formula in NCCL):
- *         t = base + hop + max(bytes on NVLink / its bandwidth,
- *                              bytes on the NICs / theirs)
- *
- * For devices without NCCL the base is the plain latency-bandwidth ring with
- * the constants of the database (Thakur, Rabenseifner, Gropp 2005).
+ * Groups on systems: which NCCL communicator a group is, and the three
+ * answers for it. The models behind them: coll_base.c, coll_fit.c, event.c.
  */
 #include "sim/coll/coll.h"
 
 #include "sim/coll/coll_int.h"
 
-#include <math.h>
 #include <string.h>
 #include <strings.h>
+
+static const char *const harness_names[MW_HARNESSES] = {
+    "nccl-tests", "one-process", "torch", "profiler"};
+
+const char *mw_coll_harness_name(enum mw_coll_harness harness)
+{
+    return harness_names[harness];
+}
+
+bool mw_coll_harness_find(const char *name, enum mw_coll_harness *out)
+{
+    *out = MW_HARNESS_TESTS;
+    for (int i = 0; i < MW_HARNESSES; i++) {
+        if (strcasecmp(name, harness_names[i]) == 0) {
+            *out = (enum mw_coll_harness)i;
+            return true;
+        }
+    }
+    return false;
+}
 
 static const char *const model_names[] = {"nccl", "fit", "event"};
 
@@ -37,6 +47,23 @@ enum mw_status mw_coll_model_parse(const char *text, enum mw_coll_model *out,
     }
     return mw_fail(err, MW_EUSAGE, "unknown model '%.40s'; nccl, fit or event",
                    text);
+}
+
+/* The user's choice of protocols stands above the plugin's. */
+static struct mw_nccl_opts plugin_opts(const struct mw_nccl_opts *user,
+                                       const struct coll_plugin *plugin)
+{
+    struct mw_nccl_opts o = *user, usual;
+    mw_nccl_opts_default(&usual);
+    if (plugin->is_any) {
+        o.plugin_latency_us += plugin->latency_us;
+    }
+    for (int f = 0; f < MW_NCCL_FUNCS && plugin->is_any; f++) {
+        if (o.protos[f] == usual.protos[f]) {
+            o.protos[f] &= plugin->protos;
+        }
+    }
+    return o;
 }
 
 enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
@@ -67,12 +94,20 @@ enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
     if (opts) {
         w->opts = *opts;
     }
+    w->memo = mw_calloc(COLL_MEMOS, sizeof *w->memo);
     w->has_nccl = mw_machine_has_nccl(db, w->system);
     if (w->has_nccl) {
         s = mw_machine_describe(db, w->system, &w->shape, err);
     }
     if (s == MW_OK) {
+        s = coll_plugin_find(db, w->system, &w->plugin, err);
+    }
+    if (s == MW_OK) {
+        w->plugin_opts = plugin_opts(&w->opts, &w->plugin);
         s = mw_coll_fit_load(db, &w->fit, err);
+    }
+    if (s == MW_OK) {
+        coll_fit_prepare(w);
     }
     if (s != MW_OK) {
         mw_coll_world_free(w);
@@ -96,6 +131,8 @@ void mw_coll_world_free(struct mw_coll_world *world)
     mw_array_release(&world->group);
     mw_array_release(&world->searched);
     mw_coll_fit_release(&world->fit);
+    mw_free(world->features);
+    mw_free(world->memo);
     mw_free(world);
 }
 
@@ -113,16 +150,6 @@ bool mw_coll_world_has_nccl(const struct mw_coll_world *world)
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world)
 {
     return world->system;
-}
-
-void mw_coll_world_set_fit(struct mw_coll_world *world,
-                           const struct mw_coll_fit *fit)
-{
-    mw_array_clear(&world->fit.knot);
-    mw_array_reserve(&world->fit.knot, fit->knot.n + 1);
-    for (size_t i = 0; i < fit->knot.n; i++) {
-        mw_array_push(&world->fit.knot, fit->knot.v[i]);
-    }
 }
 
 double mw_coll_bus_factor(enum mw_coll_op op, int n_ranks)
@@ -146,7 +173,7 @@ double mw_coll_bus_factor(enum mw_coll_op op, int n_ranks)
 
 /* ---- which communicator ---- */
 
-static int coll_domain_trays(const struct mw_coll_world *world)
+int coll_domain_trays(const struct mw_coll_world *world)
 {
     const struct mw_system *sys = world->system;
     int trays =
@@ -208,16 +235,20 @@ static enum mw_status search(struct mw_coll_world *w,
     return MW_OK;
 }
 
-static enum mw_status group_of(struct mw_coll_world *world,
-                               const struct mw_coll_query *query,
-                               const struct coll_group **out,
-                               struct mw_err *err)
+enum mw_status coll_group_of(struct mw_coll_world *world,
+                             const struct mw_coll_query *query, bool has_plugin,
+                             const struct coll_group **out, struct mw_err *err)
 {
+    if (!world->has_nccl) {
+        return mw_fail(err, MW_EINPUT, "NCCL does not run on %s",
+                       world->system->gpu->slug);
+    }
     struct coll_place p = coll_place_of(world, query);
+    bool own = has_plugin && world->plugin.is_any && p.n_nodes > 1;
     struct coll_group *found = NULL;
     for (size_t i = 0; i < world->group.n && !found; i++) {
         struct coll_group *g = world->group.v[i];
-        if (memcmp(&g->place, &p, sizeof p) == 0) {
+        if (memcmp(&g->place, &p, sizeof p) == 0 && g->has_plugin == own) {
             found = g;
         }
     }
@@ -229,9 +260,11 @@ static enum mw_status group_of(struct mw_coll_world *world,
         }
         found = mw_calloc(1, sizeof *found);
         found->place = p;
+        found->has_plugin = own;
         found->graphs = &searched->graphs;
         found->n_nics = searched->n_nics;
-        mw_nccl_comm_init(&found->comm, found->graphs, p.n_nodes, &world->opts);
+        mw_nccl_comm_init(&found->comm, found->graphs, p.n_nodes,
+                          own ? &world->plugin_opts : &world->opts);
         mw_array_push(&world->group, found);
     }
     *out = found;
@@ -245,11 +278,7 @@ enum mw_status mw_coll_comm(struct mw_coll_world *world,
                             struct mw_err *err)
 {
     const struct coll_group *group = NULL;
-    if (!world->has_nccl) {
-        return mw_fail(err, MW_EINPUT, "NCCL does not run on %s",
-                       world->system->gpu->slug);
-    }
-    enum mw_status s = group_of(world, query, &group, err);
+    enum mw_status s = coll_group_of(world, query, false, &group, err);
     if (s == MW_OK) {
         *out_comm = &group->comm;
         if (out_graphs) {
@@ -257,167 +286,6 @@ enum mw_status mw_coll_comm(struct mw_coll_world *world,
         }
     }
     return s;
-}
-
-/* ---- base times ---- */
-
-static bool func_of(enum mw_coll_op op, enum mw_nccl_func *out)
-{
-    switch (op) {
-    case MW_ALL_REDUCE:
-        *out = MW_NCCL_ALL_REDUCE;
-        return true;
-    case MW_ALL_GATHER:
-        *out = MW_NCCL_ALL_GATHER;
-        return true;
-    case MW_REDUCE_SCATTER:
-        *out = MW_NCCL_REDUCE_SCATTER;
-        return true;
-    case MW_BROADCAST:
-        *out = MW_NCCL_BROADCAST;
-        return true;
-    case MW_REDUCE:
-        *out = MW_NCCL_REDUCE;
-        return true;
-    case MW_ALL_TO_ALL:
-    case MW_SEND_RECV:
-    case MW_COLL_OP_COUNT:
-        break;
-    }
-    return false;
-}
-
-enum mw_nccl_func coll_func_of(enum mw_coll_op op)
-{
-    enum mw_nccl_func func = MW_NCCL_ALL_REDUCE;
-    MW_ASSERT(func_of(op, &func), "operation %d", (int)op);
-    return func;
-}
-
-/* NICs of all that groups share: of the node, or of the NVLink domain's trays
- * where the group may lie on any of them. */
-static double shared_net_Bps(const struct mw_coll_world *w,
-                             const struct mw_coll_query *q)
-{
-    struct coll_place p = coll_place_of(w, q);
-    int trays = q->nic_sharers > 1 ? coll_domain_trays(w) : p.trays;
-    return w->system->node_net_bw_Bps * (trays > p.trays ? trays : p.trays);
-}
-
-/* Bandwidth of the group's share of them, per rank. */
-static double nic_Bps_per_rank(const struct mw_coll_world *w,
-                               const struct mw_coll_query *q)
-{
-    struct coll_place p = coll_place_of(w, q);
-    int sharers = q->nic_sharers > 1 ? q->nic_sharers : 1;
-    return shared_net_Bps(w, q) / sharers / (p.trays * p.ppn);
-}
-
-/* The same of sends, which go through the NICs beside the rank's GPU. */
-static double send_Bps_per_rank(const struct mw_coll_world *w,
-                                const struct mw_coll_query *q)
-{
-    const struct mw_system *s = w->system;
-    double beside = fmax(s->nic_bw_Bps, s->node_net_bw_Bps / s->gpus_per_node);
-    return fmin(beside, nic_Bps_per_rank(w, q));
-}
-
-/*
- * How far the NICs of a group and of the others on its nodes are promised
- * twice: two GPUs of a switch with one NIC, each in a group of its own.
- */
-static double oversubscribed(const struct mw_coll_world *w,
-                             const struct mw_coll_query *q,
-                             const struct coll_group *g)
-{
-    double wanted_Bps =
-        w->system->nic_bw_Bps * g->n_nics * g->place.trays * q->nic_sharers;
-    return g->place.n_nodes > 1 && q->nic_sharers > 1
-               ? fmax(1, wanted_Bps / shared_net_Bps(w, q))
-               : 1;
-}
-
-/* All-to-all and send/recv. Latencies: NCCL's LL ring inside a node, Simple
- * over the network (tuning.cc), since that is what its p2p uses. */
-static double p2p_time_s(const struct mw_coll_world *w,
-                         const struct mw_coll_query *q)
-{
-    struct coll_place p = coll_place_of(w, q);
-    double n = (double)q->n_nodes * q->ranks_per_node;
-    double local = (double)p.trays * p.ppn;
-    double intra = q->bytes, inter = 0;
-    if (q->op == MW_ALL_TO_ALL) {
-        intra = q->bytes * (local - 1) / n;
-        inter = q->bytes * (n - local) / n;
-    } else if (p.n_nodes > 1) {
-        intra = 0;
-        inter = q->bytes;
-    }
-    double base_s = 7.2e-6;
-    double t = intra / w->system->intra_bw_Bps;
-    if (p.n_nodes > 1) {
-        base_s = 22.4e-6;
-        double net = send_Bps_per_rank(w, q);
-        t = net > 0 ? fmax(t, inter / net) : t;
-    }
-    return base_s + t;
-}
-
-/* Ring with the database's latencies and bandwidths. */
-static double plain_ring_s(const struct mw_coll_world *w,
-                           const struct mw_coll_query *q)
-{
-    const struct mw_system *s = w->system;
-    int n = q->n_nodes * q->ranks_per_node;
-    double rounds = q->op == MW_ALL_REDUCE ? 2 : 1;
-    double bw = s->intra_bw_Bps * s->intra_efficiency;
-    double hops_in = rounds * (n - q->n_nodes), hops_out = 0;
-    if (q->n_nodes > 1) {
-        double net =
-            nic_Bps_per_rank(w, q) * q->ranks_per_node * s->inter_efficiency;
-        bw = fmin(bw, net);
-        hops_out = rounds * (q->n_nodes - 1);
-    }
-    double bus = mw_coll_bus_factor(q->op, n);
-    return hops_in * s->intra_alpha_s + hops_out * s->inter_alpha_s +
-           q->bytes * bus / bw;
-}
-
-static enum mw_status base_answer(struct mw_coll_world *w,
-                                  const struct mw_coll_query *q,
-                                  struct mw_coll_answer *out,
-                                  struct mw_err *err)
-{
-    enum mw_nccl_func func;
-    if (!func_of(q->op, &func)) {
-        out->time_s = p2p_time_s(w, q);
-        return MW_OK;
-    }
-    if (!w->has_nccl) {
-        out->time_s = plain_ring_s(w, q);
-        return MW_OK;
-    }
-    const struct coll_group *g = NULL;
-    enum mw_status s = group_of(w, q, &g, err);
-    if (s != MW_OK) {
-        return s;
-    }
-    uint64_t bytes = (uint64_t)(q->bytes + .5);
-    struct mw_nccl_choice c =
-        mw_nccl_choose(&g->comm, func, q->type, q->redop, bytes);
-    /* NCCL chooses as if alone. Half the bandwidth is twice the bytes. */
-    double share = oversubscribed(w, q, g);
-    out->time_s = 1e-6 * c.time_us;
-    if (share > 1) {
-        out->time_s = 1e-6 * mw_nccl_time_us(&g->comm, func, c.algo, c.proto,
-                                             (uint64_t)(q->bytes * share), 1);
-    }
-    out->has_choice = true;
-    out->algo = c.algo;
-    out->proto = c.proto;
-    out->n_channels = c.n_channels;
-    out->n_threads = c.n_threads;
-    return MW_OK;
 }
 
 /* ---- predict ---- */
@@ -468,16 +336,12 @@ enum mw_status mw_coll_predict(struct mw_coll_world *world,
         *out = a;
         return MW_OK;
     }
-    s = base_answer(world, query, &a, err);
+    s = coll_base_answer(world, query, model != MW_COLL_NCCL, &a, err);
     if (s != MW_OK) {
         return s;
     }
     if (model == MW_COLL_FIT) {
-        struct mw_coll_knot key;
-        mw_coll_keys(world, query, &a, &key);
-        a.ratio =
-            coll_fit_ratio(&world->fit, &key, log2(query->bytes), &a.source);
-        a.time_s *= a.ratio;
+        coll_fit_apply(world, query, &a);
     } else if (model == MW_COLL_EVENT) {
         s = coll_event_time(world, query, &a, err);
         if (s != MW_OK) {

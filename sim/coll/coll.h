@@ -2,9 +2,10 @@
  * How long a collective takes: three answers.
  *
  *   nccl   NCCL's own formula and choice (sim/coll/nccl.h)
- *   fit    the same choice and structure, each term corrected by ratios that
- *          were fitted on measurements (hwdb/data/coll_fit.csv), and a model
- *          of all-to-all and send/recv, which NCCL has none for
+ *   fit    the same structure with what is known of the network's plugin
+ *          (hwdb/data/coll_plugins.csv), corrected by what measurements of
+ *          like machines show (coll_fit.csv), and a model of all-to-all and
+ *          send/recv, which NCCL has none for
  *   event  flows over the topology (sim/coll/event.h)
  *
  *   struct mw_coll_world *w;
@@ -29,6 +30,20 @@ const char *mw_coll_model_name(enum mw_coll_model model); /* "fit" */
 enum mw_status mw_coll_model_parse(const char *text, enum mw_coll_model *out,
                                    struct mw_err *err);
 
+/* What runs the collective and reads the clock. Kernel launches of one process
+ * for many GPUs, or of Python, come on top of the collective; a profiler sees
+ * a kernel wait for the slowest rank. Overheads: hwdb coll_harness.csv. */
+enum mw_coll_harness {
+    MW_HARNESS_TESTS,       /* nccl-tests, a process for every GPU */
+    MW_HARNESS_ONE_PROCESS, /* nccl-tests -g N: one for all GPUs of a node */
+    MW_HARNESS_TORCH,       /* calls of torch.distributed between barriers */
+    MW_HARNESS_PROFILER,    /* kernel times of a profiler on one rank */
+    MW_HARNESSES
+};
+const char *mw_coll_harness_name(enum mw_coll_harness harness); /* "torch" */
+/* False for a name that is none of them; *out is then the first. */
+bool mw_coll_harness_find(const char *name, enum mw_coll_harness *out);
+
 struct mw_coll_query {
     enum mw_coll_op op;
     double bytes; /* > 0 */
@@ -42,6 +57,7 @@ struct mw_coll_query {
     int domain_trays;   /* nodes of one NVLink domain; 0: the system's */
     const char *fabric; /* class of the network instead of the system's
                            ("ib", "efa", "roce", ...); NULL: the system's */
+    enum mw_coll_harness harness; /* fit and event only */
 };
 
 struct mw_coll_answer {
@@ -52,8 +68,9 @@ struct mw_coll_answer {
     enum mw_nccl_proto proto;
     int n_channels, n_threads;
     double ratio;       /* fit: correction of NCCL's time; 1 otherwise */
-    const char *source; /* class of the ratios, or why there are none; valid
-                           as long as the world */
+    double overhead_s;  /* fit: of the harness, contained in time_s */
+    const char *source; /* what the correction rests on, or why there is none;
+                           valid as long as the world */
 };
 
 struct mw_coll_world; /* a system, its machines and searches; caches */
@@ -98,34 +115,58 @@ enum mw_status mw_coll_comm(struct mw_coll_world *world,
                             const struct mw_nccl_graphs **out_graphs,
                             struct mw_err *err);
 
-/* ---- ratios ---------------------------------------------------------------
+/* ---- corrections ----------------------------------------------------------
  */
-/* One knot of the correction: measured time / model's time. */
+/* One measured ratio and the weight that the fit gave it: the correction of
+ * any question is exp of the sum of weight x likeness (coll_kernel.c). */
 struct mw_coll_knot {
-    char cls[48];  /* "hopper.nvswitch", "hopper.efa" */
-    char op[16];   /* "all_reduce" */
-    char algo[16]; /* "ring", "nvls", ...; "p2p" */
-    int scale;     /* ranks inside a node, nodes across */
-    double log2_bytes;
-    double ratio;
+    char campaign[64]; /* file; of collections also machine and version */
+    char machine[32];  /* slug */
+    char cls[48];      /* architecture.inside or architecture.network:
+                          "hopper.nvswitch", "hopper.efa" */
+    char op[16];       /* "all_reduce" */
+    char algo[16];     /* "ring", "nvls", ...; "p2p"; "plain" without NCCL */
+    char proto[8];     /* "ll", ...; "-" */
+    int ranks, nodes;  /* of a node, and nodes, in NCCL's sense */
+    double log2_bytes; /* a whole number in the table */
+    double share;      /* latency / time of the model */
+    double ratio;      /* measured (less the harness) / model's time */
     int n_points;
+    double weight;
+};
+/* What a harness was seen to add in one campaign. */
+struct mw_coll_overhead {
+    enum mw_coll_harness harness;
+    char campaign[64];
+    double seconds;
 };
 struct mw_coll_fit {
-    MW_ARRAY(struct mw_coll_knot)
-    knot; /* sorted by class, op, algo, scale,
-             size */
+    MW_ARRAY(struct mw_coll_knot) knot;
+    MW_ARRAY(struct mw_coll_overhead) overhead;
 };
 void mw_coll_fit_release(struct mw_coll_fit *fit);
-/* Reads coll_fit.csv of the data folder (MESHWRIGHT_DATA, source tree,
- * installed) and then of the overlay, if one is there. */
+/* Reads coll_fit.csv and coll_harness.csv of the data folder
+ * (MESHWRIGHT_DATA, source tree, installed) and then of the overlay, if they
+ * are there. */
 enum mw_status mw_coll_fit_load(const struct mw_hwdb *db,
                                 struct mw_coll_fit *out, struct mw_err *err);
-/* Uses other ratios than the file's from now on (copied); for fitting. */
+/* Median over the campaigns; 0: none. */
+double mw_coll_fit_overhead_s(const struct mw_coll_fit *fit,
+                              enum mw_coll_harness harness);
+/* Uses other corrections than the tables' from now on (copied); for fitting. */
 void mw_coll_world_set_fit(struct mw_coll_world *world,
                            const struct mw_coll_fit *fit);
-/* Keys of a query in the table: class, op, algorithm, scale. */
+/* What the correction of a query depends on: the fields machine to share of a
+ * knot. `answer`: of MW_COLL_FIT (its choice). */
 void mw_coll_keys(struct mw_coll_world *world,
                   const struct mw_coll_query *query,
-                  const struct mw_coll_answer *nccl, struct mw_coll_knot *out);
+                  const struct mw_coll_answer *answer,
+                  struct mw_coll_knot *out);
+/* Latency and time of the model that the correction multiplies, for the
+ * choice of `answer`, at another size. */
+void mw_coll_base(struct mw_coll_world *world,
+                  const struct mw_coll_query *query,
+                  const struct mw_coll_answer *answer, double bytes,
+                  double *out_latency_s, double *out_time_s);
 
 #endif

@@ -1,13 +1,17 @@
 /*
- * coll_fit FILE... [--event] [-o coll_fit.csv]: fits the ratios of the
- * collective model on tables of measurements, and prints per unit the median
- * |error| of NCCL's own model, of the fitted one, fitted with and without that
- * unit (leave-one-file-out), and with --event of the event form (fitted with
- * it), over all sizes and over messages of 1 MiB and more.
+ * coll_fit FILE... [-o coll_fit.csv] [--harness coll_harness.csv]
+ *          [--by unit|file|shape] [--event] [--doc FILE.md]
+ *
+ * Fits the corrections of the collective model on tables of measurements, and
+ * prints per campaign the median |error| of NCCL's own model, of the fitted
+ * one, fitted with and without what `--by` leaves out together (a campaign;
+ * a whole file; a machine's operation with so many ranks), and with --event of
+ * the event form (fitted with it), over all sizes and over messages of 1 MiB
+ * and more; then the medians of the classes. --doc: the tables go between the
+ * two marks of that page instead.
  */
-#include "sim/coll/coll_fit.h"
-
-#include "base/stats.h"
+#include "base/file.h"
+#include "sim/coll/coll_fit_report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,83 +22,110 @@ static int fail(const struct mw_err *err)
     return mw_status_exit(err->status);
 }
 
-static void print_scores(struct mw_coll_atlas *atlas,
-                         const struct mw_coll_rows *rows, bool with_event)
+struct options {
+    const char *fit_path, *harness_path, *doc_path;
+    struct coll_fit_report_opts report;
+};
+
+static enum mw_status read_options(int argc, char **argv, struct options *o,
+                                   struct mw_coll_rows *rows,
+                                   struct mw_err *err)
 {
-    struct mw_coll_score *nccl = NULL, *in = NULL, *out = NULL, *event = NULL;
-    struct mw_coll_fit fit;
-    mw_coll_fit_make(atlas, rows, NULL, &fit);
-    size_t n = mw_coll_score_units(atlas, rows, MW_COLL_NCCL, false, &nccl);
-    mw_coll_atlas_set_fit(atlas, &fit);
-    mw_coll_fit_release(&fit);
-    mw_coll_score_units(atlas, rows, MW_COLL_FIT, false, &in);
-    if (with_event) {
-        mw_coll_score_units(atlas, rows, MW_COLL_EVENT, false, &event);
-    }
-    mw_coll_score_units(atlas, rows, MW_COLL_FIT, true, &out);
-    printf("%-58s %5s %6s | %17s | %17s | %17s | %17s\n", "", "", "",
-           "nccl all/>=1M", "fitted", "left out", with_event ? "event" : "");
-    double one[512], one_big[512], more[512], more_big[512];
-    size_t k1 = 0, kb1 = 0, k2 = 0, kb2 = 0;
-    for (size_t i = 0; i < n && i < 512; i++) {
-        const struct mw_coll_score *cols[] = {&nccl[i], &in[i], &out[i],
-                                              event ? &event[i] : NULL};
-        printf("%-58s %5d %6zu", nccl[i].unit, nccl[i].n_nodes, nccl[i].rows);
-        for (size_t c = 0; c < 4 && cols[c]; c++) {
-            printf(" | %7.1f%% %7.1f%%", 100 * cols[c]->median_ape,
-                   100 * cols[c]->big_median_ape);
-        }
-        printf("\n");
-        if (nccl[i].n_nodes == 1) {
-            one[k1++] = out[i].median_ape;
-            one_big[kb1] = out[i].big_median_ape;
-            kb1 += out[i].big_rows > 0;
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "-o") == 0 && has_value) {
+            o->fit_path = argv[++i];
+        } else if (strcmp(argv[i], "--harness") == 0 && has_value) {
+            o->harness_path = argv[++i];
+        } else if (strcmp(argv[i], "--by") == 0 && has_value) {
+            if (!mw_coll_group_find(argv[++i], &o->report.by)) {
+                return mw_fail(err, MW_EUSAGE, "--by %s; unit, file or shape",
+                               argv[i]);
+            }
+        } else if (strcmp(argv[i], "--event") == 0) {
+            o->report.with_event = true;
+        } else if (strcmp(argv[i], "--doc") == 0 && has_value) {
+            o->doc_path = argv[++i];
         } else {
-            more[k2++] = out[i].median_ape;
-            more_big[kb2] = out[i].big_median_ape;
-            kb2 += out[i].big_rows > 0;
+            enum mw_status s = mw_coll_rows_load(argv[i], rows, err);
+            if (s != MW_OK) {
+                return s;
+            }
         }
     }
-    printf("median over units, left out: one node %.1f%% (>= 1 MiB %.1f%%), "
-           "several %.1f%% (%.1f%%)\n",
-           100 * mw_median(one, k1), 100 * mw_median(one_big, kb1),
-           100 * mw_median(more, k2), 100 * mw_median(more_big, kb2));
-    mw_free(nccl);
-    mw_free(in);
-    mw_free(out);
-    mw_free(event);
+    return MW_OK;
+}
+
+enum { DOC_BYTES_MAX = 1 << 22 };
+static const char first_mark[] = "<!-- coll_fit -->",
+                  last_mark[] = "<!-- /coll_fit -->";
+
+/* The page again, with the report between its marks. */
+static enum mw_status write_doc(const char *path, struct mw_coll_atlas *atlas,
+                                const struct mw_coll_rows *rows,
+                                const struct mw_coll_learn *learn,
+                                struct coll_fit_report_opts *opts,
+                                struct mw_err *err)
+{
+    struct mw_outfile o;
+    char *text = NULL;
+    size_t len = 0;
+    enum mw_status s = mw_file_read(path, DOC_BYTES_MAX, &text, &len, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    char *first = strstr(text, first_mark);
+    char *last = first ? strstr(first, last_mark) : NULL;
+    if (!last) {
+        mw_free(text);
+        return mw_fail(err, MW_EINPUT, "%s: no marks %s and %s", path,
+                       first_mark, last_mark);
+    }
+    s = mw_outfile_open(&o, path, err);
+    if (s == MW_OK) {
+        fprintf(o.f, "%.*s%s\n\n", (int)(first - text), text, first_mark);
+        opts->out = o.f;
+        opts->is_markdown = true;
+        coll_fit_report(atlas, rows, learn, opts);
+        fprintf(o.f, "\n%s", last);
+        s = mw_outfile_commit(&o, err);
+    }
+    mw_free(text);
+    return s;
 }
 
 int main(int argc, char **argv)
 {
     struct mw_err err = {.status = MW_OK};
     struct mw_hwdb *db = NULL;
-    struct mw_coll_rows rows = {{NULL, 0, 0}};
-    const char *path = NULL;
-    bool with_event = false;
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
+    struct mw_coll_rows rows = {{NULL, 0, 0}, {NULL, 0, 0}};
+    struct options o = {.report = {.by = MW_COLL_BY_UNIT, .out = stdout}};
+    if (mw_hwdb_load(NULL, &db, &err) != MW_OK ||
+        read_options(argc, argv, &o, &rows, &err) != MW_OK) {
         return fail(&err);
-    }
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) {
-            path = argv[++i];
-        } else if (strcmp(argv[i], "--event") == 0) {
-            with_event = true;
-        } else if (mw_coll_rows_load(argv[i], &rows, &err) != MW_OK) {
-            return fail(&err);
-        }
     }
     struct mw_coll_atlas *atlas = mw_coll_atlas_new(db, NULL);
+    struct mw_coll_learn *learn = mw_coll_learn_rows(atlas, &rows);
     struct mw_coll_fit fit;
-    mw_coll_fit_make(atlas, &rows, NULL, &fit);
-    printf("%zu rows, %zu knots\n", rows.row.n, fit.knot.n);
-    if (path && mw_coll_fit_write(&fit, path, &err) != MW_OK) {
-        return fail(&err);
+    mw_coll_learn_table(learn, o.report.by, NULL, &fit);
+    enum mw_status s = MW_OK;
+    if (o.fit_path) {
+        s = mw_coll_fit_write(&fit, o.fit_path, &err);
     }
+    if (s == MW_OK && o.harness_path) {
+        s = mw_coll_overhead_write(&fit, o.harness_path, &err);
+    }
+    fprintf(stderr, "%zu rows, %zu knots, %zu overheads\n", rows.row.n,
+            fit.knot.n, fit.overhead.n);
     mw_coll_fit_release(&fit);
-    print_scores(atlas, &rows, with_event);
+    if (s == MW_OK && o.doc_path) {
+        s = write_doc(o.doc_path, atlas, &rows, learn, &o.report, &err);
+    } else if (s == MW_OK) {
+        coll_fit_report(atlas, &rows, learn, &o.report);
+    }
+    mw_coll_learn_free(learn);
     mw_coll_atlas_free(atlas);
     mw_coll_rows_release(&rows);
     mw_hwdb_free(db);
-    return 0;
+    return s == MW_OK ? 0 : fail(&err);
 }

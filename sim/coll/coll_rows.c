@@ -13,6 +13,28 @@
 void mw_coll_rows_release(struct mw_coll_rows *rows)
 {
     mw_array_release(&rows->row);
+    mw_array_release(&rows->notice);
+}
+
+struct mw_coll_query mw_coll_row_query(const struct mw_coll_row *row)
+{
+    struct mw_coll_query q = row->query;
+    q.fabric = row->fabric[0] ? row->fabric : NULL;
+    return q;
+}
+
+static void notice(struct mw_coll_rows *rows, const char *what,
+                   const char *value, const char *taken)
+{
+    struct mw_coll_notice n = {.rows = 1};
+    snprintf(n.text, sizeof n.text, "%s %.40s taken as %s", what, value, taken);
+    for (size_t i = 0; i < rows->notice.n; i++) {
+        if (strcmp(rows->notice.v[i].text, n.text) == 0) {
+            rows->notice.v[i].rows++;
+            return;
+        }
+    }
+    mw_array_push(&rows->notice, n);
 }
 
 /* First match wins: words in gpu, in interconnect (NULL: any), system, fabric
@@ -29,6 +51,7 @@ static const struct {
     {"V100", "EFA", "aws-p3dn", ""},
     {"V100", NULL, "dgx-1v", ""},
     {"A100", "EFA", "aws-p4d", ""},
+    {"A100", "HGX A100, Quantum HDR", "coreweave-a100", ""},
     {"A100", NULL, "dgx-a100", ""},
     {"GH200", NULL, "alps-gh200", ""},
     {"H100", "EFA", "aws-p5", ""},
@@ -73,6 +96,52 @@ static void find_machine(const char *gpu, const char *link,
     }
 }
 
+/* Harness by words of the columns software and source; first match wins.
+ * Azure's guide runs nccl-tests with -g 8; the post about RTX 4090s shows one
+ * process with eight GPUs in its log. */
+static const struct {
+    const char *software, *source;
+    enum mw_coll_harness harness;
+} harnesses[] = {
+    {"one process", "", MW_HARNESS_ONE_PROCESS},
+    {"nccl-tests", "Azure/AI-benchmarking-guide", MW_HARNESS_ONE_PROCESS},
+    {"nccl-tests", "RTX4090 GPUDirect P2P Unlocked", MW_HARNESS_ONE_PROCESS},
+    {"nccl-tests", "", MW_HARNESS_TESTS},
+    {"all_reduce_bench.py", "", MW_HARNESS_TORCH},
+    {"Kineto", "", MW_HARNESS_PROFILER},
+    {"torch profiler", "", MW_HARNESS_PROFILER},
+};
+
+static enum mw_coll_harness find_harness(const char *software,
+                                         const char *source,
+                                         struct mw_coll_rows *rows)
+{
+    for (size_t i = 0; i < sizeof harnesses / sizeof harnesses[0]; i++) {
+        if (strstr(software, harnesses[i].software) &&
+            strstr(source, harnesses[i].source)) {
+            return harnesses[i].harness;
+        }
+    }
+    notice(rows, "harness", *software ? software : "(not stated)",
+           "nccl-tests, a process for every GPU");
+    return MW_HARNESS_TESTS;
+}
+
+/* NCCL_ALGO of the job, where the column software tells it. */
+static uint8_t algos_of(const char *software)
+{
+    static const struct {
+        const char *words;
+        enum mw_nccl_algo algo;
+    } forced[] = {{"algo Ring", MW_NCCL_RING}, {"algo NVLS", MW_NCCL_NVLS}};
+    for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++) {
+        if (strstr(software, forced[i].words)) {
+            return (uint8_t)(1U << forced[i].algo);
+        }
+    }
+    return 0;
+}
+
 static enum mw_nccl_type type_of(const char *text)
 {
     static const struct {
@@ -107,7 +176,7 @@ static bool op_of(const char *text, enum mw_coll_op *out)
 
 struct columns {
     int op, gpu, gpus, nodes, ppn, link, version, software, dtype, bytes, time;
-    int bus, note;
+    int bus, note, source;
 };
 
 static enum mw_status find_columns(const struct mw_csv *csv, struct columns *c,
@@ -129,7 +198,8 @@ static enum mw_status find_columns(const struct mw_csv *csv, struct columns *c,
                 {"size_bytes", &c->bytes, false},
                 {"time_us", &c->time, false},
                 {"busbw_GBps", &c->bus, true},
-                {"note", &c->note, true}};
+                {"note", &c->note, true},
+                {"source", &c->source, true}};
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         *want[i].at = mw_csv_col(csv, want[i].name);
         if (*want[i].at < 0 && !want[i].optional) {
@@ -158,9 +228,55 @@ static void name_unit(const struct mw_csv *csv, size_t r,
     }
 }
 
+/* Is it to be scored, and to be fitted on? */
+static void judge_row(const struct mw_csv *csv, size_t r,
+                      const struct columns *c, bool has_op, double bus,
+                      struct mw_coll_row *row)
+{
+    const struct mw_coll_query *q = &row->query;
+    const char *software = mw_csv_str(csv, r, c->software);
+    const char *link = mw_csv_str(csv, r, c->link);
+    /* Medians of a profiler with the ranks' skew in them; NICs of a rate that
+     * is not printed. */
+    row->no_fit = (strstr(software, "Kineto") && q->bytes < 1048576) ||
+                  strstr(link, "NIC count not stated");
+    if (!has_op) {
+        row->why_not = "operation not modelled";
+    } else if (q->bytes <= 0 || row->time_s <= 0 || q->ranks_per_node < 1) {
+        row->why_not = "no size, time or number of GPUs";
+    } else if (strstr(software, "custom allreduce")) {
+        row->why_not = "not NCCL but a kernel of an inference engine";
+    } else if (bus < .1 &&
+               strstr(mw_csv_str(csv, r, c->note), "busbw printed")) {
+        row->why_not = "time derived from a bandwidth printed too coarsely";
+    } else if (strstr(link, "network not stated") && q->n_nodes > 1) {
+        row->why_not = "the table does not say which network";
+    } else if (strcmp(row->system, "alps-gh200") == 0 &&
+               q->n_nodes * q->ranks_per_node >= 1024) {
+        row->why_not = "collapse of Slingshot at 1024 GPUs, reported apart";
+    }
+}
+
+/* What ran: harness, forced algorithm, version. */
+static void read_software(const struct mw_csv *csv, size_t r,
+                          const struct columns *c, struct mw_coll_rows *rows,
+                          struct mw_coll_row *row)
+{
+    const char *software = mw_csv_str(csv, r, c->software);
+    const char *version = mw_csv_str(csv, r, c->version);
+    row->query.harness =
+        find_harness(software, mw_csv_str(csv, r, c->source), rows);
+    row->algos = algos_of(software);
+    if (!mw_nccl_version_find(version, &row->version)) {
+        notice(rows, "NCCL version", *version ? version : "(not stated)",
+               mw_nccl_version_name(row->version));
+    }
+}
+
 static enum mw_status read_row(const struct mw_csv *csv, size_t r,
-                               const struct columns *c, struct mw_coll_row *row,
-                               struct mw_err *err)
+                               const struct columns *c,
+                               struct mw_coll_rows *rows,
+                               struct mw_coll_row *row, struct mw_err *err)
 {
     int64_t gpus = 0, nodes = 0, bytes = 0;
     double us = 0, bus = 0;
@@ -190,27 +306,12 @@ static enum mw_status read_row(const struct mw_csv *csv, size_t r,
     if (strstr(mw_csv_str(csv, r, c->link), "two NVLink domains")) {
         q->domain_trays = 1;
     }
-    /* Medians of a profiler with the ranks' skew in them; and a machine whose
-     * NICs are not counted, so that what NCCL would do there is not known. */
-    row->no_fit = (strstr(mw_csv_str(csv, r, c->software), "Kineto") &&
-                   bytes < 1048576) ||
-                  strstr(mw_csv_str(csv, r, c->link), "NIC count not stated");
     q->n_nodes = nodes > 0 && nodes < 1000000 ? (int)nodes : 1;
     q->ranks_per_node = gpus > 0 && gpus < 1000000 ? (int)gpus / q->n_nodes : 0;
-    if (!op_of(mw_csv_str(csv, r, c->op), &q->op)) {
-        row->why_not = "operation not modelled";
-    } else if (bytes <= 0 || us <= 0 || q->ranks_per_node < 1) {
-        row->why_not = "no size, time or number of GPUs";
-    } else if (strstr(mw_csv_str(csv, r, c->software), "custom allreduce")) {
-        row->why_not = "not NCCL but a kernel of an inference engine";
-    } else if (bus < .1 &&
-               strstr(mw_csv_str(csv, r, c->note), "busbw printed")) {
-        row->why_not = "time derived from a bandwidth printed too coarsely";
-    } else if (strstr(mw_csv_str(csv, r, c->link), "network not stated") &&
-               nodes > 1) {
-        row->why_not = "the table does not say which network";
-    } else if (strcmp(row->system, "alps-gh200") == 0 && gpus >= 1024) {
-        row->why_not = "collapse of Slingshot at 1024 GPUs, reported apart";
+    bool has_op = op_of(mw_csv_str(csv, r, c->op), &q->op);
+    judge_row(csv, r, c, has_op, bus, row);
+    if (!row->why_not) {
+        read_software(csv, r, c, rows, row);
     }
     return MW_OK;
 }
@@ -229,7 +330,7 @@ enum mw_status mw_coll_rows_load(const char *path, struct mw_coll_rows *out,
     for (size_t r = 0; s == MW_OK && r < csv.n_rows; r++) {
         struct mw_coll_row row;
         memset(&row, 0, sizeof row);
-        s = read_row(&csv, r, &c, &row, err);
+        s = read_row(&csv, r, &c, out, &row, err);
         if (s == MW_OK) {
             mw_array_push(&out->row, row);
         }

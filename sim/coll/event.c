@@ -388,10 +388,13 @@ static enum mw_status make_job(struct mw_coll_world *w,
     }
     *latency_s = .5 * fit->time_s;
     if (w->has_nccl) {
-        s = mw_coll_comm(w, &job->query, &m.comm, &m.graphs, err);
+        const struct coll_group *group = NULL;
+        s = coll_group_of(w, &job->query, true, &group, err);
         if (s != MW_OK) {
             return s;
         }
+        m.comm = &group->comm;
+        m.graphs = group->graphs;
     }
     if (fit->has_choice) {
         enum mw_nccl_func f = coll_func_of(job->query.op);

@@ -78,6 +78,18 @@ static void describe_switches(const char *text, struct mw_machine_shape *s)
     s->nics_per_switch = n_switches > 0 ? s->n_nics / n_switches : 0;
 }
 
+/* The EFA plugin shows the NICs nearest to a GPU as one device of several
+ * rails (aws-ofi-nccl, src/nccl_ofi_topo.c: groups of NICs): p5's 32 NICs of
+ * 100 Gb/s are 8 devices of 400. */
+static void merge_rails(const char *nic_type, struct mw_machine_shape *s)
+{
+    if (strncmp(nic_type, "EFA", 3) == 0 && s->n_nics > s->n_gpus &&
+        s->n_nics % s->n_gpus == 0) {
+        s->nic_Mbps *= s->n_nics / s->n_gpus;
+        s->n_nics = s->n_gpus;
+    }
+}
+
 enum mw_status mw_machine_describe(const struct mw_hwdb *db,
                                    const struct mw_system *system,
                                    struct mw_machine_shape *out,
@@ -108,6 +120,7 @@ enum mw_status mw_machine_describe(const struct mw_hwdb *db,
     } else if (!s.has_nvswitch && !s.is_cube_mesh && s.n_gpus > 1) {
         s.mesh_links = s.n_links / (s.n_gpus - 1);
     }
+    merge_rails(raw(db, "systems", slug, "nic_type"), &s);
     describe_cpu(raw(db, "systems", slug, "cpu"), &s);
     describe_switches(raw(db, "systems", slug, "gpu_to_nic"), &s);
     *out = s;

@@ -105,6 +105,10 @@ struct mw_nccl_opts {
     float plugin_latency_us; /* added to what the NICs report */
 };
 void mw_nccl_opts_default(struct mw_nccl_opts *opts);
+/* "2.28.9", "2.30.3+cuda13.0": the version whose deltas are known. False for
+ * another, *out is then the default. */
+bool mw_nccl_version_find(const char *text, enum mw_nccl_version *out);
+const char *mw_nccl_version_name(enum mw_nccl_version version); /* "2.28.9" */
 /*
  * One `NAME=VALUE` of the environment: NCCL_ALGO, NCCL_PROTO, NCCL_CROSS_NIC,
  * NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, NCCL_NVLS_ENABLE,
@@ -113,6 +117,8 @@ void mw_nccl_opts_default(struct mw_nccl_opts *opts);
  */
 enum mw_status mw_nccl_opts_env(struct mw_nccl_opts *opts, const char *pair,
                                 struct mw_err *err);
+/* Is the name of NAME=VALUE one that mw_nccl_opts_env takes? */
+bool mw_nccl_env_known(const char *pair);
 
 /* ---- machine --------------------------------------------------------------
  */
@@ -196,6 +202,11 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
 double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
                        enum mw_nccl_algo algo, enum mw_nccl_proto proto,
                        uint64_t bytes, int n_ops);
+
+/* The part of it that does not grow with the bytes. */
+double mw_nccl_latency_us(const struct mw_nccl_comm *comm,
+                          enum mw_nccl_func func, enum mw_nccl_algo algo,
+                          enum mw_nccl_proto proto, uint64_t bytes);
 
 /* What matters of an element type for the choice. */
 enum mw_nccl_type {

@@ -16,12 +16,32 @@ static const float tree_correction[MW_NCCL_PROTOS][CORRECTIONS] = {
      .5f, .5f, .5f, .6f, .7f, .8f, .7f, .7f, .8f, .9f, .9f}};
 /* clang-format on */
 
+static float latency_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
+                        enum mw_nccl_algo algo, enum mw_nccl_proto proto,
+                        uint64_t bytes)
+{
+    float lat = comm->lat_us[func][algo][proto];
+    uint64_t per = (uint64_t)comm->coll_channels * (uint64_t)comm->n_ranks;
+    if (algo == MW_NCCL_RING && proto == MW_NCCL_SIMPLE &&
+        func == MW_NCCL_ALL_REDUCE && comm->n_nodes > 1 && bytes / per >= 64) {
+        lat = (float)((double)lat * (comm->sm_min < 80 ? 1.9 : 1.4));
+    }
+    return lat;
+}
+
+double mw_nccl_latency_us(const struct mw_nccl_comm *comm,
+                          enum mw_nccl_func func, enum mw_nccl_algo algo,
+                          enum mw_nccl_proto proto, uint64_t bytes)
+{
+    return (double)latency_us(comm, func, algo, proto, bytes);
+}
+
 double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
                        enum mw_nccl_algo algo, enum mw_nccl_proto proto,
                        uint64_t bytes, int n_ops)
 {
     float bw = comm->bw_GBps[func][algo][proto];
-    float lat = comm->lat_us[func][algo][proto];
+    float lat = latency_us(comm, func, algo, proto, bytes);
     if (bw == 0) {
         return -1;
     }
@@ -30,11 +50,6 @@ double mw_nccl_time_us(const struct mw_nccl_comm *comm, enum mw_nccl_func func,
     if (algo == MW_NCCL_TREE && all_reduce && log_size >= 0 &&
         log_size < CORRECTIONS) {
         bw *= tree_correction[proto][log_size];
-    }
-    uint64_t per = (uint64_t)comm->coll_channels * (uint64_t)comm->n_ranks;
-    if (algo == MW_NCCL_RING && proto == MW_NCCL_SIMPLE && all_reduce &&
-        comm->n_nodes > 1 && bytes / per >= 64) {
-        lat = (float)((double)lat * (comm->sm_min < 80 ? 1.9 : 1.4));
     }
     enum { OPS_PER_BATCH = 10 };
     int k = algo == MW_NCCL_RING ? n_ops

@@ -140,6 +140,45 @@ static enum mw_status read_list(const char *what, const char *value,
     return MW_OK;
 }
 
+bool mw_nccl_env_known(const char *pair)
+{
+    static const char *const known[] = {
+        "NCCL_ALGO",           "NCCL_PROTO",         "NCCL_CROSS_NIC",
+        "NCCL_MIN_NCHANNELS",  "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE",
+        "NCCL_COLLNET_ENABLE", "NCCL_P2P_DISABLE"};
+    size_t n = strcspn(pair, "=");
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (is_word(pair, n, known[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct {
+    const char *prefix, *name;
+} versions[] = {
+    [MW_NCCL_2_28] = {"2.28", "2.28.9"}, [MW_NCCL_2_30] = {"2.30", "2.30.7"}};
+
+const char *mw_nccl_version_name(enum mw_nccl_version version)
+{
+    return versions[version].name;
+}
+
+bool mw_nccl_version_find(const char *text, enum mw_nccl_version *out)
+{
+    *out = MW_NCCL_2_28;
+    for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
+        size_t n = strlen(versions[i].prefix);
+        if (strncmp(text, versions[i].prefix, n) == 0 &&
+            (text[n] == '\0' || text[n] == '.' || text[n] == '+')) {
+            *out = (enum mw_nccl_version)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 enum mw_status mw_nccl_opts_env(struct mw_nccl_opts *opts, const char *pair,
                                 struct mw_err *err)
 {

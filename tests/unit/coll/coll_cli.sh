@@ -67,6 +67,18 @@ expect 2 "$mw" coll --system dgx-h100 --gpus-per-node 6 --program \
     halving_doubling
 expect 2 "$mw" coll --system dgx-h100 --write-program p.xml
 
+# What is not known takes the default and says so, on stderr and in the JSON;
+# a harness that is known adds its overhead.
+expect 0 "$mw" coll --system dgx-h100 --max-bytes 1KiB --json
+cp stdout.txt plain.json
+expect 0 "$mw" coll --system dgx-h100 --max-bytes 1KiB --json \
+    --nccl-version 2.11.4 --env NCCL_DEBUG=INFO --harness slurm
+json "len(o['notices']) == 3 and '2.11.4' in o['notices'][0]"
+json "o['rows'] == __import__('json').load(open('plain.json'))['rows']"
+[ "$(grep -c 'warning' stderr.txt)" -eq 3 ] || fail "not 3 warnings"
+expect 0 "$mw" coll --system dgx-h100 --max-bytes 1KiB --json --harness torch
+json "o['notices'] == [] and o['rows'][0]['overhead_s'] > 5e-6"
+
 expect 2 "$mw" coll --system dgx-h100 --model guess
 first_line "guess"
 expect 2 "$mw" coll --system dgx-h100 --env NCCL_ALGO=fast

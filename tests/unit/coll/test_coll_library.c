@@ -206,9 +206,10 @@ static void test_rack_nics(void **state)
     struct mw_cost_ctx ctx = ctx_of(*state, "gb200-nvl72");
     struct mw_group all = {4, 4, 1, 72};
     double wire_s = 3e9 / ctx.system->nic_bw_Bps;
+    double fit_s = coll_s(*state, ctx.system, MW_ALL_GATHER, 4e9, &all);
 
-    mw_assert_near(coll_s(*state, ctx.system, MW_ALL_GATHER, 4e9, &all), wire_s,
-                   0.1, 0);
+    /* rings over networks were measured 5 to 16 % above their wire */
+    assert_true(fit_s > wire_s && fit_s < 1.16 * wire_s);
 }
 
 int main(void)

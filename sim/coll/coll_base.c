@@ -1,0 +1,210 @@
+/*
+ * The models that need no measurement: NCCL's formula with the choice it
+ * makes, a bound for all-to-all and send/recv, a plain ring for devices
+ * without NCCL.
+ *
+ *   all-to-all, send/recv (no formula in NCCL):
+ *         t = base + max(bytes on NVLink / its bandwidth,
+ *                        bytes on the NICs / theirs)
+ *   plain ring (Thakur, Rabenseifner, Gropp 2005), constants of the database:
+ *         t = hops inside x alpha + hops outside x alpha' + bytes / bandwidth
+ *
+ * Each is latency + the rest: the corrections depend on the latency's share.
+ */
+#include "sim/coll/coll_int.h"
+
+#include <math.h>
+
+static bool func_of(enum mw_coll_op op, enum mw_nccl_func *out)
+{
+    switch (op) {
+    case MW_ALL_REDUCE:
+        *out = MW_NCCL_ALL_REDUCE;
+        return true;
+    case MW_ALL_GATHER:
+        *out = MW_NCCL_ALL_GATHER;
+        return true;
+    case MW_REDUCE_SCATTER:
+        *out = MW_NCCL_REDUCE_SCATTER;
+        return true;
+    case MW_BROADCAST:
+        *out = MW_NCCL_BROADCAST;
+        return true;
+    case MW_REDUCE:
+        *out = MW_NCCL_REDUCE;
+        return true;
+    case MW_ALL_TO_ALL:
+    case MW_SEND_RECV:
+    case MW_COLL_OP_COUNT:
+        break;
+    }
+    return false;
+}
+
+enum mw_nccl_func coll_func_of(enum mw_coll_op op)
+{
+    enum mw_nccl_func func = MW_NCCL_ALL_REDUCE;
+    MW_ASSERT(func_of(op, &func), "operation %d", (int)op);
+    return func;
+}
+
+struct parts {
+    double latency_s, wire_s;
+};
+
+/* NICs of all that groups share: of the node, or of the NVLink domain's trays
+ * where the group may lie on any of them. */
+static double shared_net_Bps(const struct mw_coll_world *w,
+                             const struct mw_coll_query *q)
+{
+    struct coll_place p = coll_place_of(w, q);
+    int trays = q->nic_sharers > 1 ? coll_domain_trays(w) : p.trays;
+    return w->system->node_net_bw_Bps * (trays > p.trays ? trays : p.trays);
+}
+
+/* Bandwidth of the group's share of them, per rank. */
+static double nic_Bps_per_rank(const struct mw_coll_world *w,
+                               const struct mw_coll_query *q)
+{
+    struct coll_place p = coll_place_of(w, q);
+    int sharers = q->nic_sharers > 1 ? q->nic_sharers : 1;
+    return shared_net_Bps(w, q) / sharers / (p.trays * p.ppn);
+}
+
+/* The same of sends, which go through the NICs beside the rank's GPU. */
+static double send_Bps_per_rank(const struct mw_coll_world *w,
+                                const struct mw_coll_query *q)
+{
+    const struct mw_system *s = w->system;
+    double beside = fmax(s->nic_bw_Bps, s->node_net_bw_Bps / s->gpus_per_node);
+    return fmin(beside, nic_Bps_per_rank(w, q));
+}
+
+/*
+ * How far the NICs of a group and of the others on its nodes are promised
+ * twice: two GPUs of a switch with one NIC, each in a group of its own.
+ */
+static double oversubscribed(const struct mw_coll_world *w,
+                             const struct mw_coll_query *q,
+                             const struct coll_group *g)
+{
+    double device_Bps = w->shape.nic_Mbps * 125e3;
+    double wanted_Bps =
+        device_Bps * g->n_nics * g->place.trays * q->nic_sharers;
+    return g->place.n_nodes > 1 && q->nic_sharers > 1
+               ? fmax(1, wanted_Bps / shared_net_Bps(w, q))
+               : 1;
+}
+
+/* All-to-all and send/recv. Latencies: NCCL's LL ring inside a node, Simple
+ * over the network (tuning.cc), since that is what its p2p uses; over a plugin
+ * twice its latency, as for every Simple hop. */
+static struct parts p2p_parts(const struct mw_coll_world *w,
+                              const struct mw_coll_query *q, bool has_plugin,
+                              double bytes)
+{
+    struct coll_place p = coll_place_of(w, q);
+    double n = (double)q->n_nodes * q->ranks_per_node;
+    double local = (double)p.trays * p.ppn;
+    double intra = bytes, inter = 0;
+    if (q->op == MW_ALL_TO_ALL) {
+        intra = bytes * (local - 1) / n;
+        inter = bytes * (n - local) / n;
+    } else if (p.n_nodes > 1) {
+        intra = 0;
+        inter = bytes;
+    }
+    struct parts t = {7.2e-6, intra / w->system->intra_bw_Bps};
+    if (p.n_nodes > 1) {
+        t.latency_s = 22.4e-6;
+        if (has_plugin && w->plugin.is_any) {
+            t.latency_s += 2e-6 * (double)w->plugin.latency_us;
+        }
+        double net = send_Bps_per_rank(w, q);
+        t.wire_s = net > 0 ? fmax(t.wire_s, inter / net) : t.wire_s;
+    }
+    return t;
+}
+
+static struct parts ring_parts(const struct mw_coll_world *w,
+                               const struct mw_coll_query *q, double bytes)
+{
+    const struct mw_system *s = w->system;
+    int n = q->n_nodes * q->ranks_per_node;
+    double rounds = q->op == MW_ALL_REDUCE ? 2 : 1;
+    double bw = s->intra_bw_Bps * s->intra_efficiency;
+    double hops_in = rounds * (n - q->n_nodes), hops_out = 0;
+    if (q->n_nodes > 1) {
+        double net =
+            nic_Bps_per_rank(w, q) * q->ranks_per_node * s->inter_efficiency;
+        bw = fmin(bw, net);
+        hops_out = rounds * (q->n_nodes - 1);
+    }
+    double bus = mw_coll_bus_factor(q->op, n);
+    return (struct parts){hops_in * s->intra_alpha_s +
+                              hops_out * s->inter_alpha_s,
+                          bytes * bus / bw};
+}
+
+enum mw_status coll_base_answer(struct mw_coll_world *w,
+                                const struct mw_coll_query *q, bool has_plugin,
+                                struct mw_coll_answer *out, struct mw_err *err)
+{
+    enum mw_nccl_func func;
+    if (!func_of(q->op, &func) || !w->has_nccl) {
+        struct parts t = func_of(q->op, &func)
+                             ? ring_parts(w, q, q->bytes)
+                             : p2p_parts(w, q, has_plugin, q->bytes);
+        out->time_s = t.latency_s + t.wire_s;
+        return MW_OK;
+    }
+    const struct coll_group *g = NULL;
+    enum mw_status s = coll_group_of(w, q, has_plugin, &g, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    struct mw_nccl_choice c = mw_nccl_choose(&g->comm, func, q->type, q->redop,
+                                             (uint64_t)(q->bytes + .5));
+    /* NCCL chooses as if alone. Half the bandwidth is twice the bytes. */
+    double share = oversubscribed(w, q, g);
+    out->time_s = 1e-6 * c.time_us;
+    if (share > 1) {
+        out->time_s = 1e-6 * mw_nccl_time_us(&g->comm, func, c.algo, c.proto,
+                                             (uint64_t)(q->bytes * share), 1);
+    }
+    out->has_choice = true;
+    out->algo = c.algo;
+    out->proto = c.proto;
+    out->n_channels = c.n_channels;
+    out->n_threads = c.n_threads;
+    return MW_OK;
+}
+
+void mw_coll_base(struct mw_coll_world *world,
+                  const struct mw_coll_query *query,
+                  const struct mw_coll_answer *answer, double bytes,
+                  double *out_latency_s, double *out_time_s)
+{
+    const struct coll_group *g = NULL;
+    enum mw_nccl_func func = MW_NCCL_ALL_REDUCE;
+    struct parts t = {0, 0};
+    if (!func_of(query->op, &func)) {
+        t = p2p_parts(world, query, true, bytes);
+    } else if (!answer->has_choice ||
+               coll_group_of(world, query, true, &g, NULL) != MW_OK) {
+        t = ring_parts(world, query, bytes);
+    } else {
+        uint64_t size =
+            (uint64_t)(bytes * oversubscribed(world, query, g) + .5);
+        double us = mw_nccl_time_us(&g->comm, func, answer->algo, answer->proto,
+                                    size > 0 ? size : 1, 1);
+        double free_us = mw_nccl_latency_us(&g->comm, func, answer->algo,
+                                            answer->proto, size);
+        MW_ASSERT(us > 0, "%s without bandwidth",
+                  mw_nccl_algo_name(answer->algo));
+        t.latency_s = free_us * 1e-6;
+        t.wire_s = fmax(0, us - free_us) * 1e-6;
+    }
+    *out_latency_s = t.latency_s;
+    *out_time_s = t.latency_s + t.wire_s;
+}

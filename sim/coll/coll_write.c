@@ -1,0 +1,65 @@
+/* Writing the tables of the fit; the readers are in coll_fit.c. */
+#include "sim/coll/coll_fit.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+
+enum mw_status mw_coll_fit_write(const struct mw_coll_fit *fit,
+                                 const char *path, struct mw_err *err)
+{
+    struct mw_outfile o;
+    enum mw_status s = mw_outfile_open(&o, path, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    fprintf(
+        o.f,
+        "# Measured collectives against the model that sim/coll/coll_base.c\n"
+        "# describes, and the weights that make corrections of them: the log\n"
+        "# of a correction is the sum of weight x likeness (coll_kernel.c).\n"
+        "# campaign: the table of measurements (docs/collectives.md names\n"
+        "# them), of collections also machine and NCCL version; class:\n"
+        "# architecture.inside of a node, or architecture.network; ranks of a\n"
+        "# node and nodes, where an NVLink domain is one node; share: of the\n"
+        "# latency in the model's time; ratio: measured / model's time, the\n"
+        "# median of `points` rows nearest to that power of two, overhead of\n"
+        "# the harness (coll_harness.csv) taken off. Written by the program\n"
+        "# coll_fit (source: those tables; confidence M: fitted).\n"
+        "campaign,machine,class,op,algo,proto,ranks,nodes,log2_bytes,share,"
+        "ratio,points,weight\n");
+    for (size_t i = 0; i < fit->knot.n; i++) {
+        const struct mw_coll_knot *k = &fit->knot.v[i];
+        fprintf(o.f, "%s,%s,%s,%s,%s,%s,%d,%d,%.0f,%.5g,%.5g,%d,%.6g\n",
+                k->campaign, k->machine, k->cls, k->op, k->algo, k->proto,
+                k->ranks, k->nodes, k->log2_bytes, k->share, k->ratio,
+                k->n_points, k->weight);
+    }
+    return mw_outfile_commit(&o, err);
+}
+
+enum mw_status mw_coll_overhead_write(const struct mw_coll_fit *fit,
+                                      const char *path, struct mw_err *err)
+{
+    struct mw_outfile o;
+    enum mw_status s = mw_outfile_open(&o, path, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    fprintf(
+        o.f,
+        "# What a harness adds to a collective on one node, campaign by\n"
+        "# campaign; the median of a harness is used. one-process (nccl-tests\n"
+        "# -g N) and torch: measured less predicted time of small messages;\n"
+        "# profiler: the time itself, which no kernel of a collective stays\n"
+        "# below while its ranks arrive apart. nccl-tests with a process for\n"
+        "# every GPU: nothing. Written by coll_fit (source: the tables named\n"
+        "# as campaigns; confidence M: fitted).\n"
+        "harness,campaign,overhead_us\n");
+    for (size_t i = 0; i < fit->overhead.n; i++) {
+        const struct mw_coll_overhead *v = &fit->overhead.v[i];
+        fprintf(o.f, "%s,%s,%.2f\n", mw_coll_harness_name(v->harness),
+                v->campaign, v->seconds * 1e6);
+    }
+    return mw_outfile_commit(&o, err);
+}
