@@ -3,25 +3,57 @@
 
 #include "base/units.h"
 #include "exec/calibrate.h"
+#include "exec/calibrate_cuda.h"
+#include "exec/calibrate_nccl.h"
 
 #include <stdio.h>
 #include <string.h>
 
+enum { LOGS_MAX = 32 };
+
 struct args {
     struct mw_cli cli;
-    const char *backend;
+    const char *backend, *system;
+    const char *log[LOGS_MAX];
+    int n_logs;
+    bool is_in_place;
     struct mw_calibrate_opts opts;
+    struct mw_calibrate_cuda_opts cuda;
 };
 
-enum { OPT_BACKEND = 0x2000, OPT_SCENARIO };
+enum {
+    OPT_BACKEND = 0x2000,
+    OPT_SCENARIO,
+    OPT_DEVICE,
+    OPT_LIMIT,
+    OPT_QUICK,
+    OPT_LOG,
+    OPT_SYSTEM,
+    OPT_IN_PLACE
+};
 
 static const struct argp_option options[] = {
     {"backend", OPT_BACKEND, "NAME", 0, "host (this machine's cores) or cuda",
      0},
     {"output", 'o', "DIR", 0, "Folder of the overlay; made if missing", 0},
     {"scenario", OPT_SCENARIO, "FILE", 0,
-     "Whose operators to time (default: the shipped gpt-small-this-machine)",
+     "host: whose operators to time (default: the shipped "
+     "gpt-small-this-machine)",
      0},
+    {"device", OPT_DEVICE, "SLUG", 0,
+     "cuda: the device of the rows (default: the one of the GPU's name)", 0},
+    {"time-limit", OPT_LIMIT, "TIME", 0, "cuda: stop after it (default 300s)",
+     0},
+    {"quick", OPT_QUICK, NULL, 0,
+     "cuda: a few small sizes, to see that it runs", 0},
+    {"nccl-log", OPT_LOG, "[OP=]FILE", 0,
+     "Instead of measuring: what a program of nccl-tests printed becomes a "
+     "curve; again for each collective",
+     0},
+    {"system", OPT_SYSTEM, "NAME", 0,
+     "The system that --nccl-log was measured on", 0},
+    {"in-place", OPT_IN_PLACE, NULL, 0,
+     "With --nccl-log: take the in-place times", 0},
     {0}};
 
 static const char doc[] =
@@ -32,13 +64,19 @@ static const char doc[] =
     "Example:\n"
     "  meshwright calibrate --backend host -o out/hwdb\n"
     "  meshwright plan scenarios/gpt-small-this-machine.yaml --hwdb out/hwdb "
-    "-o p.yaml\n\n"
+    "-o p.yaml\n"
+    "  meshwright calibrate --backend cuda -o out/h200 --time-limit 240s\n"
+    "  meshwright calibrate --nccl-log all_reduce.log --nccl-log "
+    "all_gather.log --system dgx-h100 -o out/curves\n\n"
     "The factors come from running one plan (GPipe over two stages) in "
     "processes of its own; compare other plans with it. The overlay records "
     "processor, BLAS core and configuration, MPI and whether ranks share "
     "cores; `run` refuses it when one of them has changed.\n\n"
-    "Exit status: 0 done; 2 usage; 3 bad scenario or unwritable folder; 4 no "
-    "Open MPI; 5 a measurement failed.";
+    "cuda measures one GPU: products, kernels, copies, launches, layers, a "
+    "product beside a copy. A log of nccl-tests needs its head (ranks, "
+    "collective); sizes outside of it are extrapolated and said to be.\n\n"
+    "Exit status: 0 done; 2 usage; 3 bad scenario, log or unwritable folder; 4 "
+    "no Open MPI, GPU or driver; 5 a measurement failed.";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -56,6 +94,34 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o':
         a->opts.dir = arg;
         return 0;
+    case OPT_DEVICE:
+        a->cuda.device = arg;
+        return 0;
+    case OPT_LIMIT:
+        if (mw_quantity_parse(arg, MW_Q_SECONDS, &a->cuda.limit_s, NULL) !=
+                MW_OK ||
+            !(a->cuda.limit_s > 0)) {
+            argp_error(state,
+                       "--time-limit: '%s' is not a time; for example "
+                       "240s",
+                       arg);
+        }
+        return 0;
+    case OPT_QUICK:
+        a->cuda.is_quick = true;
+        return 0;
+    case OPT_LOG:
+        if (a->n_logs == LOGS_MAX) {
+            argp_error(state, "--nccl-log: at most %d logs", (int)LOGS_MAX);
+        }
+        a->log[a->n_logs++] = arg;
+        return 0;
+    case OPT_SYSTEM:
+        a->system = arg;
+        return 0;
+    case OPT_IN_PLACE:
+        a->is_in_place = true;
+        return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "unexpected argument '%s'", arg);
         return 0;
@@ -66,17 +132,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static enum mw_status check(const struct args *a, struct mw_err *err)
 {
-    if (!a->backend ||
-        (strcmp(a->backend, "host") != 0 && strcmp(a->backend, "cuda") != 0)) {
-        return mw_fail(err, MW_EUSAGE, "--backend host or --backend cuda?");
-    }
     if (!a->opts.dir) {
         return mw_fail(err, MW_EUSAGE, "-o: which folder?");
     }
-    if (strcmp(a->backend, "cuda") == 0) {
-        return mw_fail(err, MW_EMISSING,
-                       "calibrate --backend cuda is not there yet; "
-                       "--backend host measures this machine's cores");
+    if (a->n_logs > 0) {
+        return a->backend ? mw_fail(err, MW_EUSAGE,
+                                    "--nccl-log measures nothing; leave "
+                                    "--backend out")
+               : a->system
+                   ? MW_OK
+                   : mw_fail(err, MW_EUSAGE,
+                             "--nccl-log: --system NAME, where was it run?");
+    }
+    if (a->system || a->is_in_place) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--system and --in-place go with "
+                       "--nccl-log");
+    }
+    if (!a->backend ||
+        (strcmp(a->backend, "host") != 0 && strcmp(a->backend, "cuda") != 0)) {
+        return mw_fail(err, MW_EUSAGE, "--backend host or --backend cuda?");
     }
     return MW_OK;
 }
@@ -126,6 +201,82 @@ static json_t *result_json(const struct args *a,
     return o;
 }
 
+/* ---- the three kinds -------------------------------------------------------
+ */
+static enum mw_status host(struct args *a, struct mw_err *err)
+{
+    struct mw_calibrate_result r;
+    a->opts.is_quiet = a->cli.quiet;
+    enum mw_status st = mw_calibrate_host(&a->opts, &r, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    if (!a->cli.json) {
+        print_people(a, &r);
+        return MW_OK;
+    }
+    return mw_cli_print_json(result_json(a, &r)) == 0
+               ? MW_OK
+               : mw_fail(err, MW_EFAILED, "cannot write to stdout");
+}
+
+static enum mw_status cuda(struct args *a, struct mw_err *err)
+{
+    a->cuda.dir = a->opts.dir;
+    enum mw_status st = mw_calibrate_cuda(&a->cuda, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    if (a->cli.json) {
+        json_t *o = json_object();
+        mw_json_set_str(o, "dir", a->opts.dir);
+        mw_json_set_str(o, "backend", "cuda");
+        return mw_cli_print_json(o) == 0
+                   ? MW_OK
+                   : mw_fail(err, MW_EFAILED, "cannot write to stdout");
+    }
+    printf("%s: kernels.csv, machine.csv, gpu_check.json\n", a->opts.dir);
+    return MW_OK;
+}
+
+static json_t *imported_json(const struct args *a,
+                             const struct mw_nccl_imported *r)
+{
+    json_t *o = json_object();
+    mw_json_set_str(o, "dir", a->opts.dir);
+    mw_json_set_str(o, "system", a->system);
+    mw_json_set_int(o, "curves", r->n_curves);
+    mw_json_set_int(o, "rows", r->n_rows);
+    mw_json_set_real(o, "bytes_min", r->bytes_min);
+    mw_json_set_real(o, "bytes_max", r->bytes_max);
+    return o;
+}
+
+static enum mw_status import(struct args *a, struct mw_err *err)
+{
+    const struct mw_nccl_import in = {.logs = a->log,
+                                      .n_logs = a->n_logs,
+                                      .system = a->system,
+                                      .dir = a->opts.dir,
+                                      .hwdb = a->cli.hwdb,
+                                      .is_in_place = a->is_in_place};
+    struct mw_nccl_imported r;
+    char low[MW_FMT_MAX], high[MW_FMT_MAX];
+    enum mw_status st = mw_nccl_import(&in, &r, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    if (a->cli.json) {
+        return mw_cli_print_json(imported_json(a, &r)) == 0
+                   ? MW_OK
+                   : mw_fail(err, MW_EFAILED, "cannot write to stdout");
+    }
+    printf("%s/curves.csv: %d curves of %s, %d sizes from %s to %s\n",
+           a->opts.dir, r.n_curves, a->system, r.n_rows,
+           mw_fmt_bytes(r.bytes_min, low), mw_fmt_bytes(r.bytes_max, high));
+    return MW_OK;
+}
+
 int mw_verb_calibrate(int argc, char **argv)
 {
     static const struct argp_child children[] = {
@@ -134,21 +285,14 @@ int mw_verb_calibrate(int argc, char **argv)
                                      children, NULL,  NULL};
     struct args a = {0};
     struct mw_err err = {0};
-    struct mw_calibrate_result r;
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
     enum mw_status st = check(&a, &err);
     if (st == MW_OK) {
-        a.opts.is_quiet = a.cli.quiet;
-        st = mw_calibrate_host(&a.opts, &r, &err);
+        st = a.n_logs > 0                     ? import(&a, &err)
+             : strcmp(a.backend, "cuda") == 0 ? cuda(&a, &err)
+                                              : host(&a, &err);
     }
-    if (st != MW_OK) {
-        return mw_cli_fail(&err);
-    }
-    if (a.cli.json) {
-        return mw_cli_print_json(result_json(&a, &r));
-    }
-    print_people(&a, &r);
-    return 0;
+    return st == MW_OK ? 0 : mw_cli_fail(&err);
 }

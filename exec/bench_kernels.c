@@ -34,10 +34,24 @@ enum {
 };
 
 /* ---- the list ----------------------------------------------------------- */
+/* The key under which sim/cost looks an operator up: m, n, k, kv. A product of
+ * several experts is so many of one. */
+static void key_of(const struct mw_op *op, int64_t key[4])
+{
+    bool is_attention = op->kind == MW_OP_ATTENTION;
+    key[0] = op->m;
+    key[1] = is_attention ? op->batch : op->n;
+    key[2] = op->kind == MW_OP_GEMM || is_attention ? op->k : 0;
+    key[3] = is_attention && op->n != op->m ? op->n : 0;
+}
+
 static bool is_same_key(const struct mw_op *a, const struct mw_op *b)
 {
-    return a->kind == b->kind && a->pass == b->pass && a->m == b->m &&
-           a->n == b->n && a->k == b->k && a->batch == b->batch;
+    int64_t x[4], y[4];
+    key_of(a, x);
+    key_of(b, y);
+    return a->kind == b->kind && a->pass == b->pass &&
+           memcmp(x, y, sizeof x) == 0;
 }
 
 static void add_op(struct mw_bench *b, const struct mw_op *op, int n_seqs)
@@ -62,10 +76,16 @@ static void add_layout(struct mw_bench *b, const struct mw_layout *layout)
                                  .dtype = w->dtype,
                                  .is_flash = w->is_flash,
                                  .has_dropout = w->has_dropout,
-                                 .grad_dtype = w->grad_dtype};
+                                 .grad_dtype = w->grad_dtype,
+                                 .lora_rank = w->lora_rank,
+                                 .lora_targets = w->lora_targets,
+                                 .base_dtype = w->base_dtype,
+                                 .doc_tokens = w->doc_tokens};
     struct mw_ops ops = {0};
     for (int p = MW_PASS_F; p <= MW_PASS_W; p++) {
         mw_layer_ops(&work, 0, (enum mw_pass)p, &ops);
+        mw_layer_ops(&work, b->scenario->model.n_layers - 1, (enum mw_pass)p,
+                     &ops);
         mw_embedding_ops(&work, (enum mw_pass)p, &ops);
         mw_head_ops(&work, (enum mw_pass)p, &ops);
     }
@@ -75,11 +95,13 @@ static void add_layout(struct mw_bench *b, const struct mw_layout *layout)
     mw_array_release(&ops);
 }
 
-/* From the whole model's parameters down to a 64th of them. */
+/* From the whole model's parameters down to a 64th of them, and with adapters
+ * to a 1024th. */
 static void add_optimizer(struct mw_bench *b)
 {
     int64_t n = mw_model_param_count(&b->scenario->model);
-    for (int i = 0; i < 4; i++, n /= 4) {
+    int sizes = b->scenario->workload.lora_rank > 0 ? 6 : 4;
+    for (int i = 0; i < sizes; i++, n /= 4) {
         const struct mw_op op = {.kind = MW_OP_OPTIMIZER,
                                  .pass = MW_PASS_F,
                                  .name = "optimizer",
@@ -101,8 +123,8 @@ static bool is_legal(const struct mw_bench *b, const struct mw_layout *layout)
                            0, NULL, NULL) == MW_OK;
 }
 
-/* Splits of tensors, and of sequences in each form; not both at once, whose
- * shapes lie between. */
+/* Splits of tensors, of sequences in each form, of experts; not two at once,
+ * whose shapes lie between. */
 static void list_splits(struct mw_bench *b, struct mw_layout *layout, int ways)
 {
     layout->cp = 1;
@@ -119,6 +141,12 @@ static void list_splits(struct mw_bench *b, struct mw_layout *layout, int ways)
         }
     }
     layout->cp_form = MW_CP_GATHER;
+    layout->cp = 1;
+    layout->ep = layout->dp = ways;
+    if (b->scenario->model.moe.n_experts > 0 && is_legal(b, layout)) {
+        add_layout(b, layout);
+    }
+    layout->ep = layout->dp = 1;
 }
 
 static void list_ops(struct mw_bench *b)
@@ -157,6 +185,9 @@ static size_t largest_operand(const struct mw_bench *b, const struct mw_op *op)
     }
     if (op->kind == MW_OP_EMBEDDING) {
         n = mw_area(b->scenario->model.vocab, op->n);
+    }
+    if (op->kind == MW_OP_PERMUTE) {
+        n = mw_area(op->m * b->scenario->model.moe.top_k, op->n);
     }
     return op->kind == MW_OP_OPTIMIZER ? 0
                                        : max_size(n, mw_area(op->m, 2 * op->n));
@@ -199,23 +230,17 @@ static void sample_round(struct mw_bench *b, const struct mw_bench_op *item,
     }
 }
 
-/* The key under which sim/cost looks the operator up. */
 static void write_row(const struct mw_op *op, double time_s, FILE *f)
 {
-    int64_t n = op->n, k = 0, kv = 0;
-    if (op->kind == MW_OP_GEMM) {
-        k = op->k;
-    } else if (op->kind == MW_OP_ATTENTION) {
-        n = op->batch;
-        k = op->k;
-        kv = op->n != op->m ? op->n : 0;
-    }
+    int64_t key[4];
+    key_of(op, key);
     fprintf(f,
             "host-cpu,%s,%s,fp32,%lld,%lld,%lld,%lld,%.6e,\"meshwright "
             "calibrate: thread CPU time, lower quartile of %d samples, kept "
             "operands cold\"\n",
-            mw_op_kind_name(op->kind), mw_pass_name(op->pass), (long long)op->m,
-            (long long)n, (long long)k, (long long)kv, time_s, SAMPLES);
+            mw_op_kind_name(op->kind), mw_pass_name(op->pass),
+            (long long)key[0], (long long)key[1], (long long)key[2],
+            (long long)key[3], time_s, SAMPLES);
 }
 
 static void write_rows(struct mw_bench *b, FILE *f)
@@ -250,6 +275,7 @@ static void open_memory(struct mw_bench *b)
     mw_pool_init(&b->kept_out, kept, 2);
     mw_pool_init(&b->fresh, fresh, 3);
     mw_pool_init(&b->fresh_out, fresh, 4);
+    mw_bench_experts_open(b, tokens);
     b->state = mw_calloc(4 * (size_t)b->n_state + 1, sizeof *b->state);
     b->token = mw_calloc((size_t)tokens, sizeof *b->token);
     for (int64_t i = 0; i < tokens; i++) {
@@ -263,6 +289,7 @@ static void close_memory(struct mw_bench *b)
     mw_pool_release(&b->kept_out);
     mw_pool_release(&b->fresh);
     mw_pool_release(&b->fresh_out);
+    mw_bench_experts_close(b);
     mw_free(b->state);
     mw_free(b->token);
     mw_array_release(&b->ops);

@@ -15,8 +15,10 @@ static void call_gemm(struct mw_bench *b, const struct mw_op *op)
     int m = (int)op->m, n = (int)op->n, k = (int)op->k;
     /* Row-parallel layers add their bias after the reduction. */
     bool is_row = strcmp(op->name, "proj") == 0 || strcmp(op->name, "fc2") == 0;
-    bool is_head = strcmp(op->name, "head") == 0;
-    bool has_bias = model->bias_mlp && !is_head;
+    bool has_bias = model->bias_mlp && strcmp(op->name, "head") != 0 &&
+                    strcmp(op->name, "router") != 0 &&
+                    strncmp(op->name, "expert_", 7) != 0 &&
+                    strncmp(op->name, "lora_", 5) != 0;
     float *bias =
         has_bias ? mw_pool_next(&b->kept, mw_area(m > n ? m : n, 1)) : NULL;
     if (op->pass == MW_PASS_F) {
@@ -245,9 +247,13 @@ void mw_bench_call(struct mw_bench *b, const struct mw_bench_op *item)
     case MW_OP_OPTIMIZER:
         call_optimizer(b, op);
         break;
-    case MW_OP_SOFTMAX:
     case MW_OP_ROUTER:
+        mw_bench_router(b, op);
+        break;
     case MW_OP_PERMUTE:
+        mw_bench_permute(b, op);
+        break;
+    case MW_OP_SOFTMAX:
     case MW_OP_COLL:
     case MW_OP_KIND_COUNT:
         break;

@@ -289,9 +289,11 @@ static enum mw_status compare_opened(struct runner *r, struct opened *o,
     p->scenario = mw_arena_strdup(r->arena, o->scenario.name);
     p->n_ranks = mw_layout_ranks(l);
     p->layout = mw_arena_printf(
-        r->arena, "tp %d%s cp %d pp %d vpp %d dp %d zero %d ep %d mb %d %s%s%s",
-        l->tp, l->sp ? "+sp" : "", l->cp, l->pp, l->vpp, l->dp, l->zero, l->ep,
-        l->micro_batch, l->schedule,
+        r->arena,
+        "tp %d%s cp %d%s%s pp %d vpp %d dp %d zero %d ep %d mb %d %s%s%s",
+        l->tp, l->sp ? "+sp" : "", l->cp, l->cp > 1 ? " " : "",
+        l->cp > 1 ? mw_cp_form_name(l->cp_form) : "", l->pp, l->vpp, l->dp,
+        l->zero, l->ep, l->micro_batch, l->schedule,
         l->recompute != MW_RECOMPUTE_NONE ? " recompute " : "",
         l->recompute != MW_RECOMPUTE_NONE ? mw_recompute_name(l->recompute)
                                           : "");

@@ -175,9 +175,15 @@ static bool from_curve(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     if (n < 2 || (n == 2 && row[0].bytes == 0)) {
         return false;
     }
-    *out = (struct mw_cost){on_curve(row, n, bytes), MW_RUNG_CURVE};
+    bool is_inside =
+        bytes >= (double)row[0].bytes && bytes <= (double)row[n - 1].bytes;
+
+    *out = (struct mw_cost){on_curve(row, n, bytes),
+                            is_inside ? MW_RUNG_CURVE : MW_RUNG_BEYOND};
     mw_explain_child(explain, mw_coll_op_name(op), out->time_s,
-                     "log-log interpolation in the measured curve",
+                     is_inside
+                         ? "log-log interpolation in the measured curve"
+                         : "the measured curve's last slope, beyond its sizes",
                      row[0].source);
     return true;
 }

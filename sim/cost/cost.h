@@ -29,6 +29,7 @@ enum mw_rung {
     MW_RUNG_UTILISATION, /* base time x ratio of measured neighbours */
     MW_RUNG_ROOFLINE,    /* peak rate x efficiency, or bandwidth */
     MW_RUNG_CURVE,       /* measured collective curve */
+    MW_RUNG_BEYOND,      /* outside of the sizes that were measured */
     MW_RUNG_COLL_MODEL,  /* modelled collective (sim/coll) */
     MW_RUNG_ALPHA_BETA,
     MW_RUNG_COUNT

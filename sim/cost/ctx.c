@@ -23,6 +23,7 @@ const char *mw_rung_name(enum mw_rung rung)
         [MW_RUNG_UTILISATION] = "utilisation of measured neighbours",
         [MW_RUNG_ROOFLINE] = "roofline",
         [MW_RUNG_CURVE] = "measured curve",
+        [MW_RUNG_BEYOND] = "beyond measured sizes",
         [MW_RUNG_COLL_MODEL] = "model of the collective",
         [MW_RUNG_ALPHA_BETA] = "alpha-beta"};
 

@@ -171,8 +171,9 @@ static double product_rate(enum mw_op_kind kind,
     return mw_loglog_interp(x, y, 2, work);
 }
 
-static bool is_in_reach(enum mw_op_kind kind, const struct mw_kernel_set *set,
-                        double work)
+/* Between the least and the largest measured work, times and over `reach`. */
+static bool is_within(enum mw_op_kind kind, const struct mw_kernel_set *set,
+                      double work, double reach)
 {
     double least = DBL_MAX, most = 0;
 
@@ -180,7 +181,7 @@ static bool is_in_reach(enum mw_op_kind kind, const struct mw_kernel_set *set,
         least = fmin(least, row_work(kind, &set->row[i]));
         most = fmax(most, row_work(kind, &set->row[i]));
     }
-    return work > 0 && work >= least / REACH && work <= most * REACH;
+    return work > 0 && work >= least / reach && work <= most * reach;
 }
 
 bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
@@ -203,13 +204,15 @@ bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
             return true;
         }
     }
-    if (!is_in_reach(op->kind, set, work)) {
+    if (!is_within(op->kind, set, work, REACH)) {
         return false;
     }
     double rate = is_three_dim(op->kind)
                       ? shepard_rate(op->kind, set, &key, out_source)
                       : product_rate(op->kind, set, work, out_source);
 
-    *out = (struct mw_cost){work / rate * key.repeats, MW_RUNG_TABLE};
+    *out = (struct mw_cost){work / rate * key.repeats,
+                            is_within(op->kind, set, work, 1) ? MW_RUNG_TABLE
+                                                              : MW_RUNG_BEYOND};
     return true;
 }

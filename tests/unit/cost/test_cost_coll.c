@@ -161,6 +161,14 @@ static void test_measured_curve_goes_first(void **state)
     assert_int_equal(c.rung, MW_RUNG_CURVE);
     mw_assert_near(mw_cost_coll(&ctx, MW_ALL_REDUCE, 1e7, &node, NULL).time_s,
                    1e-3, 1e-9, 0);
+    /* past either end its last slope goes on, and that is said */
+    c = mw_cost_coll(&ctx, MW_ALL_REDUCE, 1e9, &node, NULL);
+    mw_assert_near(c.time_s, 1e-3 * pow(25, 1), 1e-9, 0);
+    assert_int_equal(c.rung, MW_RUNG_BEYOND);
+    assert_int_equal(mw_cost_coll(&ctx, MW_ALL_REDUCE, 500, &node, NULL).rung,
+                     MW_RUNG_BEYOND);
+    assert_int_equal(mw_cost_coll(&ctx, MW_ALL_REDUCE, 1e3, &node, NULL).rung,
+                     MW_RUNG_CURVE);
     /* measured on one node: says nothing about a group over two */
     assert_int_equal(mw_cost_coll(&ctx, MW_ALL_REDUCE, 1e4, &spread, NULL).rung,
                      MW_RUNG_ALPHA_BETA);

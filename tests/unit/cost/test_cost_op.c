@@ -303,6 +303,11 @@ static void test_interpolation_between_rows(void **state)
     ctx.kernels[MW_OP_GEMM][MW_PASS_F][MW_BF16] =
         (struct mw_kernel_set){same, 2};
     mw_assert_near(mw_cost_op(&ctx, &middle, NULL).time_s, 2e-3, 1e-12, 0);
+    /* twice the largest row: interpolated no more, and that is said */
+    struct mw_op larger = gemm(800, 100, 100);
+    cost = mw_cost_op(&ctx, &larger, NULL);
+    mw_assert_near(cost.time_s, 8e-3, 1e-12, 0);
+    assert_int_equal(cost.rung, MW_RUNG_BEYOND);
     /* a thousand times beyond the largest row: the roofline answers */
     assert_int_equal(mw_cost_op(&ctx, &far, NULL).rung, MW_RUNG_ROOFLINE);
 }

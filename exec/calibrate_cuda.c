@@ -1,0 +1,139 @@
+/*
+ * Starting mw-gpu-check and taking its word: see calibrate_cuda.h. What it
+ * writes on standard error comes through a pipe; its first line becomes the
+ * message of a failure, by its exit status (0, 2, 3, 4, 5 as ours).
+ */
+#include "exec/calibrate_cuda.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { ARGS_MAX = 10, SAID_MAX = 4096 };
+
+static const char *find_program(struct mw_arena *arena)
+{
+    static const char *const folders[] = {"", "/../libexec/meshwright"};
+    const char *given = getenv("MW_GPU_CHECK");
+    char dir[4096];
+    if (given != NULL && *given != '\0') {
+        return given;
+    }
+    for (size_t i = 0; i < 2 && mw_program_dir(dir, sizeof dir); i++) {
+        const char *path =
+            mw_arena_printf(arena, "%s%s/mw-gpu-check", dir, folders[i]);
+        if (access(path, X_OK) == 0) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
+/* Reads to the end of the pipe; the first SAID_MAX - 1 bytes stay. */
+static void listen(int fd, char said[SAID_MAX])
+{
+    char block[512];
+    size_t n = 0;
+    for (ssize_t got; (got = read(fd, block, sizeof block)) != 0;) {
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            break;
+        }
+        size_t room = SAID_MAX - 1 - n;
+        size_t take = (size_t)got < room ? (size_t)got : room;
+        memcpy(said + n, block, take);
+        n += take;
+    }
+    said[n] = '\0';
+}
+
+static enum mw_status verdict(int wait_status, const char *said,
+                              struct mw_err *err)
+{
+    static const enum mw_status by_exit[] = {
+        MW_OK, MW_ENO, MW_EUSAGE, MW_EINPUT, MW_EMISSING, MW_EFAILED};
+    static const char own[] = "mw-gpu-check: ";
+    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 5;
+    if (code == 0) {
+        return MW_OK;
+    }
+    if (strncmp(said, own, strlen(own)) == 0) {
+        said += strlen(own);
+    }
+    int line = (int)strcspn(said, "\n");
+    return mw_fail(err, code < 6 ? by_exit[code] : MW_EFAILED, "%.*s",
+                   line > 0 ? line : (int)strlen("mw-gpu-check failed"),
+                   line > 0 ? said : "mw-gpu-check failed");
+}
+
+static enum mw_status run(char *const *argv, struct mw_err *err)
+{
+    posix_spawn_file_actions_t actions;
+    char said[SAID_MAX];
+    int ends[2], status = 0;
+    pid_t pid;
+    if (pipe(ends) != 0) {
+        return mw_fail(err, MW_EFAILED, "cannot make a pipe: %s",
+                       strerror(errno));
+    }
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (failed == 0) {
+        listen(ends[0], said);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+        }
+    }
+    close(ends[0]);
+    return failed == 0 ? verdict(status, said, err)
+                       : mw_fail(err, MW_EMISSING, "%s: cannot start: %s",
+                                 argv[0], strerror(failed));
+}
+
+enum mw_status mw_calibrate_cuda(const struct mw_calibrate_cuda_opts *opts,
+                                 struct mw_err *err)
+{
+    struct mw_arena arena;
+    char *argv[ARGS_MAX] = {NULL};
+    int n = 0;
+    mw_arena_init(&arena);
+    const char *program = find_program(&arena);
+    enum mw_status st = MW_EMISSING;
+    if (program == NULL) {
+        mw_fail(err, MW_EMISSING,
+                "mw-gpu-check is not beside meshwright; it is built where nvcc "
+                "and NCCL are (docs/cuda.md); --backend host measures this "
+                "machine's cores");
+    } else {
+        argv[n++] = mw_arena_strdup(&arena, program);
+        argv[n++] = mw_arena_strdup(&arena, "-o");
+        argv[n++] = mw_arena_strdup(&arena, opts->dir);
+        argv[n++] = mw_arena_printf(&arena, "--seconds=%.9g",
+                                    opts->limit_s > 0 ? opts->limit_s : 300);
+        if (opts->device != NULL) {
+            argv[n++] = mw_arena_printf(&arena, "--device=%s", opts->device);
+        }
+        if (opts->is_quick) {
+            argv[n++] = mw_arena_strdup(&arena, "--quick");
+        }
+        st = run(argv, err);
+    }
+    mw_arena_release(&arena);
+    return st;
+}
