@@ -3,7 +3,10 @@
 
 #include "base/table.h"
 #include "base/units.h"
+#include "hwdb/hwdb.h"
+#include "planner/portfolio.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,8 +34,42 @@ enum mw_status mw_sweep_share_parse(const char *text,
     return status;
 }
 
+enum mw_status mw_sweep_share_cap(const char *text, struct mw_sweep_share *out,
+                                  struct mw_err *err)
+{
+    if (mw_double_parse(text, &out->cap_usd, NULL) == MW_OK &&
+        out->cap_usd > 0) {
+        return MW_OK;
+    }
+    return mw_fail(err, MW_EUSAGE, "--cap: '%s' is no sum of dollars", text);
+}
+
+enum mw_status mw_sweep_share_kinds(const char *text,
+                                    struct mw_sweep_share *out,
+                                    struct mw_err *err)
+{
+    long long kinds = 0;
+    enum mw_status status =
+        mw_cli_int("--kinds", text, 1, MW_COLUMN_KINDS_MAX, &kinds, err);
+
+    out->max_kinds = (int)kinds;
+    return status;
+}
+
+enum mw_status mw_sweep_share_minimise(const char *text,
+                                       struct mw_sweep_share *out,
+                                       struct mw_err *err)
+{
+    out->by_cost = strcmp(text, "cost") == 0;
+    return out->by_cost || strcmp(text, "time") == 0
+               ? MW_OK
+               : mw_fail(err, MW_EUSAGE,
+                         "--minimise: '%s' is neither time nor cost", text);
+}
+
 static void print_choice(const struct mw_share *share,
-                         const struct mw_sweep_rows *rows, double tokens)
+                         const struct mw_sweep_rows *rows, double tokens,
+                         bool is_by_end)
 {
     struct mw_table *t = mw_table_new();
     static const char *const names[] = {"job",  "model",     "system",
@@ -55,9 +92,11 @@ static void print_choice(const struct mw_share *share,
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
-    printf("The last job ends after %.2f days; %s.\n",
-           share->answer.slowest_s / 86400,
-           share->answer.is_proved ? "proved least" : "not proved");
+    printf("The last job ends after %.2f days%s%s.\n",
+           share->answer.slowest_s / 86400, is_by_end ? "; " : "",
+           !is_by_end                ? ""
+           : share->answer.is_proved ? "proved least"
+                                     : "not proved");
 }
 
 static json_t *choice_json(const struct mw_share *share,
@@ -82,13 +121,108 @@ static json_t *choice_json(const struct mw_share *share,
     return o;
 }
 
+/* ---- with conditions -------------------------------------------------------
+ */
+static bool is_coupled(const struct mw_sweep_share *s, double deadline_s)
+{
+    return s->cap_usd > 0 || s->max_kinds > 0 || s->by_cost || s->lp ||
+           deadline_s > 0;
+}
+
+/* The lowest on-demand price of each system's device; NaN: none. */
+static enum mw_status find_prices(const struct mw_sweep_share *s,
+                                  double given_usd, const char *hwdb,
+                                  double *out, struct mw_err *err)
+{
+    struct mw_hwdb *db = NULL;
+    enum mw_status status = mw_hwdb_load(hwdb, &db, err);
+
+    for (int k = 0; k < s->n && status == MW_OK; k++) {
+        const struct mw_system *system;
+        double high;
+
+        out[k] = given_usd > 0 ? given_usd : (double)NAN;
+        if (!(given_usd > 0) &&
+            mw_hwdb_system(db, s->budget[k].system, &system, NULL) == MW_OK &&
+            !mw_hwdb_price(db, system->gpu->slug, "on-demand", &out[k],
+                           &high)) {
+            out[k] = (double)NAN;
+        }
+    }
+    mw_hwdb_free(db);
+    return status;
+}
+
+/* As if the plain program had chosen it. */
+static struct mw_share as_share(const struct mw_portfolio *f)
+{
+    struct mw_share share = {.n_jobs = f->n_jobs};
+
+    share.answer.slowest_s = f->longest_s;
+    share.answer.is_proved = f->is_proved;
+    memcpy(share.row, f->row, sizeof share.row);
+    return share;
+}
+
+static int run_coupled(const struct mw_sweep_share *s,
+                       const struct mw_sweep_rows *rows, double tokens,
+                       double usd, double deadline_s, const char *hwdb,
+                       bool is_json)
+{
+    double prices[MW_COLUMN_KINDS_MAX];
+    struct mw_err err = {0};
+    struct mw_portfolio found;
+    const struct mw_portfolio_problem p = {.rows = rows,
+                                           .tokens = tokens,
+                                           .budget = s->budget,
+                                           .usd_per_gpu_hour = prices,
+                                           .n_budgets = s->n,
+                                           .cap_usd = s->cap_usd,
+                                           .deadline_s = deadline_s,
+                                           .max_kinds = s->max_kinds,
+                                           .by_cost = s->by_cost};
+    enum mw_status status = find_prices(s, usd, hwdb, prices, &err);
+
+    if (status == MW_OK) {
+        status = mw_portfolio_choose(&p, s->lp, &found, &err);
+    }
+    if (status != MW_OK) {
+        return mw_cli_fail(&err);
+    }
+    struct mw_share share = as_share(&found);
+
+    if (is_json) {
+        json_t *o = choice_json(&share, rows, tokens);
+
+        if (isnan(found.usd)) {
+            mw_json_set(o, "usd", json_null());
+        } else {
+            mw_json_set_real(o, "usd", found.usd);
+        }
+        mw_json_set_int(o, "kinds", found.n_kinds);
+        mw_json_set_int(o, "ilps", found.n_ilps);
+        return mw_cli_print_json(o);
+    }
+    print_choice(&share, rows, tokens, !s->by_cost);
+    if (!isnan(found.usd)) {
+        printf("All jobs together cost %.4g US dollars%s.\n", found.usd,
+               s->by_cost ? ", proved least" : "");
+    }
+    return 0;
+}
+
 int mw_sweep_share_run(const struct mw_sweep_share *budget,
                        const struct mw_sweep_rows *rows, double tokens,
-                       bool is_json)
+                       double usd_per_gpu_hour, double deadline_s,
+                       const char *hwdb, bool is_json)
 {
     struct mw_err err = {0};
     struct mw_share share;
 
+    if (is_coupled(budget, deadline_s)) {
+        return run_coupled(budget, rows, tokens, usd_per_gpu_hour, deadline_s,
+                           hwdb, is_json);
+    }
     if (mw_share_choose(rows, budget->budget, budget->n, tokens, &share,
                         &err) != MW_OK) {
         return mw_cli_fail(&err);
@@ -96,6 +230,6 @@ int mw_sweep_share_run(const struct mw_sweep_share *budget,
     if (is_json) {
         return mw_cli_print_json(choice_json(&share, rows, tokens));
     }
-    print_choice(&share, rows, tokens);
+    print_choice(&share, rows, tokens, true);
     return 0;
 }

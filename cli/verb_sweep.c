@@ -44,6 +44,10 @@ enum {
     OPT_PRICE,
     OPT_WITHIN,
     OPT_SHARE,
+    OPT_CAP,
+    OPT_KINDS,
+    OPT_MINIMISE,
+    OPT_LP,
     OPT_STACK,
     OPT_AGAIN
 };
@@ -75,6 +79,17 @@ static const struct argp_option options[] = {
      "Instead of a sweep: choose a row for each scenario of the --merge files, "
      "within these GPUs, so that the last job ends first (--tokens: each)",
      0},
+    {"cap", OPT_CAP, "USD", 0,
+     "With --share: all jobs together cost no more (--price for all systems, "
+     "else the database's lowest on-demand prices); --within is then a "
+     "deadline "
+     "for each",
+     0},
+    {"kinds", OPT_KINDS, "K", 0, "With --share: at most so many systems", 0},
+    {"minimise", OPT_MINIMISE, "time|cost", 0,
+     "With --share: the end of the last job (default), or the money", 0},
+    {"write-lp", OPT_LP, "FILE", 0,
+     "With --share: write the integer program (CPLEX LP form)", 0},
     {"stack", OPT_STACK, "NAME", 0,
      "Training software whose habits are priced, as in sim (default: that of "
      "limits: framework)",
@@ -171,6 +186,15 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return mw_cli_check_stack(arg, err);
     case OPT_SHARE:
         return mw_sweep_share_parse(arg, &a->share, err);
+    case OPT_CAP:
+        return mw_sweep_share_cap(arg, &a->share, err);
+    case OPT_KINDS:
+        return mw_sweep_share_kinds(arg, &a->share, err);
+    case OPT_MINIMISE:
+        return mw_sweep_share_minimise(arg, &a->share, err);
+    case OPT_LP:
+        a->share.lp = arg;
+        return MW_OK;
     case OPT_WITHIN:
         status = number_option("--within", arg, &a->money.within_s, err);
         a->money.within_s *= 86400;
@@ -351,10 +375,11 @@ static int share(const struct args *a)
     int exit_status;
 
     mw_arena_init(&rows.arena);
-    exit_status =
-        read_known(a, &rows, &err) == MW_OK
-            ? mw_sweep_share_run(&a->share, &rows, tokens, a->cli.json)
-            : mw_cli_fail(&err);
+    exit_status = read_known(a, &rows, &err) == MW_OK
+                      ? mw_sweep_share_run(
+                            &a->share, &rows, tokens, a->money.usd_per_gpu_hour,
+                            a->money.within_s, a->cli.hwdb, a->cli.json)
+                      : mw_cli_fail(&err);
     mw_sweep_rows_release(&rows);
     return exit_status;
 }

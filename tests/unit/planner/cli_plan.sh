@@ -168,6 +168,13 @@ expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nod
 expect 0 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --json
 json "[j['gpus'] for j in o['jobs']] == [128, 32] and o['proved_optimal']"
 json "o['longest_s'] == max(j['train_s'] for j in o['jobs'])"
+cp stdout.txt plain.txt
+expect 0 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --minimise cost --write-lp share.lp --json
+json "o['usd'] > 0 and o['longest_s'] >= json.load(open('plain.txt'))['longest_s']"
+grep -q Subject share.lp || fail "no program was written"
+expect 1 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --cap 1
+expect 1 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --kinds 1
+expect 2 "$mw" sweep --share dgx-a100=128 --merge one.csv --minimise money
 expect 1 "$mw" sweep --share dgx-a100=32,dgx-h100=64 --merge one.csv --merge two.csv
 expect 2 "$mw" sweep --share dgx-a100=32
 expect 2 "$mw" sweep --share dgx-a100 --merge one.csv
