@@ -63,6 +63,10 @@ static const struct verb verbs[] = {
     {"calibrate", "--backend host -o DIR",
      "measure this machine into a database overlay", mw_verb_calibrate},
 #endif
+#ifdef MW_VERB_REPORT
+    {"report", "PLAN|SCENARIO -o FILE.html", "a plan as one page with pictures",
+     mw_verb_report},
+#endif
 };
 /* clang-format on */
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };

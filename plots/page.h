@@ -78,7 +78,7 @@ struct mw_page_bars {
     size_t n_parts;
     const double *value;
     enum mw_plot_format format;
-    double limit; /* a vertical line, 0: none */
+    double limit; /* a vertical line; 0, or beyond 3 times the bars: none */
 };
 void mw_page_bars(struct mw_page *page, const struct mw_page_bars *bars);
 /* The colour of a kind of work in every picture. */

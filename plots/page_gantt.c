@@ -19,6 +19,7 @@ enum {
     AXIS_PX = 34,
     LEGEND_PX = 26,
     TICKS = 8,
+    HOVER_PX = 1, /* narrowest box that can be hovered over */
     LABEL_PX = 14 /* narrowest box that gets its micro-batch */
 };
 static const int PLOT_PX = WIDTH_PX - LEFT_PX - RIGHT_PX;
@@ -74,11 +75,15 @@ static void put_box(struct canvas *c, double y, const struct mw_gantt_row *row,
     lane_bounds(c, s->stream, &top, &height);
     mw_str_addf(c->out,
                 "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
-                "fill=\"%s\"><title>%s",
+                "fill=\"%s\"",
                 x, y + top * c->row_px, w > 4 ? w - 0.8 : fmax(w, 0.3),
                 height * c->row_px,
-                mw_gantt_colour(kind, mw_gantt_is_light(c->g, row, s)),
-                mw_gantt_kind_title(kind));
+                mw_gantt_colour(kind, mw_gantt_is_light(c->g, row, s)));
+    if (w < HOVER_PX) {
+        mw_str_add(c->out, "/>\n");
+        return;
+    }
+    mw_str_addf(c->out, "><title>%s", mw_gantt_kind_title(kind));
     if (s->microbatch >= 0) {
         mw_str_addf(c->out, ", micro-batch %d", s->microbatch);
     }
@@ -167,7 +172,7 @@ static void put_legend(struct canvas *c, double y)
                     "%s</text>\n",
                     x, y, mw_gantt_colour((enum mw_span_kind)k, false), x + 16,
                     y + 10, mw_gantt_kind_title((enum mw_span_kind)k));
-        x += 105;
+        x += 115;
     }
 }
 

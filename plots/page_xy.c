@@ -13,7 +13,8 @@ enum {
     BAR_PX = 24,
     BAR_WIDTH_PX = 900,
     BAR_LEFT_PX = 110,
-    BAR_RIGHT_PX = 90
+    BAR_RIGHT_PX = 90,
+    LIMIT_FAR = 3
 };
 
 /* ---- scatter ---------------------------------------------------------------
@@ -219,10 +220,13 @@ static void put_parts_legend(struct mw_str *out, const struct mw_page_bars *b)
 void mw_page_bars(struct mw_page *page, const struct mw_page_bars *b)
 {
     struct mw_str *out = &page->html;
-    double most = b->limit, y = BAR_PX;
+    double most = 0, y = BAR_PX;
     for (size_t row = 0; row < b->n_rows; row++) {
         most = fmax(most, sum_of(b, row));
     }
+    /* A limit far away would leave nothing of the bars. */
+    double limit = b->limit <= LIMIT_FAR * most ? b->limit : 0;
+    most = fmax(most, limit);
     if (!(most > 0)) {
         mw_page_text(page, "there is nothing to draw");
         return;
@@ -238,8 +242,8 @@ void mw_page_bars(struct mw_page *page, const struct mw_page_bars *b)
     for (size_t row = 0; row < b->n_rows; row++, y += BAR_PX) {
         put_bar(out, b, row, y, per_unit);
     }
-    if (b->limit > 0) {
-        double x = BAR_LEFT_PX + b->limit * per_unit;
+    if (limit > 0) {
+        double x = BAR_LEFT_PX + limit * per_unit;
         mw_str_addf(out,
                     "<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%.2f\" "
                     "stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\n",
