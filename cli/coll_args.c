@@ -1,5 +1,5 @@
 /* The options of `meshwright coll`. */
-#include "cli/verb_coll.h"
+#include "cli/coll_experts.h"
 
 #include "base/units.h"
 #include "base/yaml.h"
@@ -26,7 +26,8 @@ enum {
     OPT_CONCURRENT,
     OPT_TOPOLOGY,
     OPT_PROGRAM,
-    OPT_WRITE_PROGRAM
+    OPT_WRITE_PROGRAM,
+    OPT_CONGESTION
 };
 
 static const struct argp_option options[] = {
@@ -36,7 +37,7 @@ static const struct argp_option options[] = {
     {"gpus-per-node", OPT_GPUS, "G", 0, "GPUs used of each (default: all)", 0},
     {"op", OPT_OP, "OP", 0,
      "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast, "
-     "reduce, send_recv",
+     "reduce, send_recv; moe_dispatch, moe_combine (with --experts)",
      0},
     {"dtype", OPT_DTYPE, "T", 0,
      "fp16 (default), bf16, fp32, fp64, int32, int8, fp8", 0},
@@ -70,6 +71,11 @@ static const struct argp_option options[] = {
      "32, oversub 2\" "
      "(hw topo --help); default one switch",
      0},
+    {"congestion", OPT_CONGESTION, "LIST", 0,
+     "With --model event: refinements, separated by commas (default none). "
+     "incast[=F]: a NIC that k senders share loses F (0.02) for each but one; "
+     "buffer[=F]: links between switches carry F (0.7) of an all-to-all",
+     0},
     {"program", OPT_PROGRAM, "ALGO|FILE", 0,
      "Run a program message by message: ring, tree, double_binary_tree, "
      "halving_doubling, recursive_doubling, bruck, pairwise, hierarchical, "
@@ -97,7 +103,9 @@ static const char doc[] =
     "--concurrent all_to_all:256M\n"
     "  meshwright coll --system dgx-h100 --nodes 2 --program hierarchical "
     "--write-program mine.xml\n"
-    "  meshwright coll scenario.yaml --op all_gather --json\n\n"
+    "  meshwright coll scenario.yaml --op all_gather --json\n"
+    "  meshwright coll --system dgx-h100 --nodes 4 --experts 256 --top-k 8 "
+    "--routing zipf --node-limit 4\n\n"
     "Sizes are those of nccl-tests: the whole buffer (all_gather, "
     "reduce_scatter, all_to_all: that of all ranks together).\n"
     "Exit status: 0 done; 2 usage; 3 bad input file.";
@@ -152,6 +160,12 @@ static void op_of(struct coll_args *a, const char *text,
 {
     const char *names[MW_COLL_OP_COUNT];
     const char *want = strcasecmp(text, "alltoall") == 0 ? "all_to_all" : text;
+    a->experts.phase = strcasecmp(text, "moe_dispatch") == 0 ? COLL_MOE_DISPATCH
+                       : strcasecmp(text, "moe_combine") == 0 ? COLL_MOE_COMBINE
+                                                              : COLL_MOE_BOTH;
+    if (a->experts.phase != COLL_MOE_BOTH) {
+        return;
+    }
     for (int i = 0; i < MW_COLL_OP_COUNT; i++) {
         names[i] = mw_coll_op_name((enum mw_coll_op)i);
         if (strcasecmp(want, names[i]) == 0) {
@@ -209,8 +223,55 @@ static double factor_of(const char *text, struct argp_state *state)
     return v;
 }
 
+/* "incast", "incast=0.05,buffer=0.6" */
+static void congestion_of(struct coll_args *a, const char *text,
+                          struct argp_state *state)
+{
+    char *copy = mw_strdup(text), *rest = copy;
+    for (char *part = strtok_r(copy, ",", &rest); part;
+         part = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(part, '=');
+        double v = 0;
+        if (value) {
+            *value++ = '\0';
+        }
+        bool is_incast = strcmp(part, "incast") == 0;
+        bool is_buffer = strcmp(part, "buffer") == 0;
+        bool ok = !value || (mw_double_parse(value, &v, NULL) == MW_OK &&
+                             v > 0 && v <= 1);
+        if (!ok || (!is_incast && !is_buffer)) {
+            argp_error(state,
+                       "--congestion: '%s' is not incast[=F] or buffer[=F] "
+                       "with F up to 1",
+                       text);
+        }
+        if (is_incast) {
+            a->congestion.incast = value ? v : MW_INCAST_LOSS;
+        }
+        if (is_buffer) {
+            a->congestion.alltoall_fabric = value ? v : MW_BUFFER_SHARE;
+        }
+    }
+    mw_free(copy);
+}
+
 static void finish(struct coll_args *a, struct argp_state *state)
 {
+    bool is_congested =
+        a->congestion.incast > 0 || a->congestion.alltoall_fabric > 0;
+    if (is_congested && a->model != MW_COLL_EVENT) {
+        argp_error(state, "--congestion needs --model event");
+    }
+    if (a->experts.phase != COLL_MOE_BOTH && !a->experts.traffic.n_experts) {
+        argp_error(state, "--op moe_dispatch and moe_combine need --experts");
+    }
+    if (a->experts.traffic.n_experts &&
+        (a->has_op || a->program || a->against || a->concurrent || a->plot ||
+         a->model != MW_COLL_FIT)) {
+        argp_error(state,
+                   "--experts goes with --op moe_dispatch or moe_combine, "
+                   "--system, --nodes and --gpus-per-node only");
+    }
     if (!a->system && !a->scenario) {
         argp_error(state, "which machine? --system NAME, or a scenario");
     }
@@ -293,6 +354,9 @@ static error_t parse_option(int key, char *arg, struct coll_args *a,
     case OPT_WRITE_PROGRAM:
         a->write_program = arg;
         return 0;
+    case OPT_CONGESTION:
+        congestion_of(a, arg, state);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -304,6 +368,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = a != NULL ? &a->cli : NULL;
+        state->child_inputs[1] = a != NULL ? &a->experts : NULL;
         return 0;
     case ARGP_KEY_ARG:
         if (a->scenario) {
@@ -322,7 +387,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 enum mw_status coll_args_read(struct coll_args *a, int argc, char **argv)
 {
     static const struct argp_child children[] = {
-        {&mw_cli_argp, 0, "Common options:", 100}, {0}};
+        {&mw_cli_argp, 0, "Common options:", 100},
+        {&coll_experts_argp, 0, "Dispatch and combine of experts:", 50},
+        {0}};
     static const struct argp argp = {.options = options,
                                      .parser = parse,
                                      .args_doc = "[SCENARIO]",
@@ -336,5 +403,6 @@ enum mw_status coll_args_read(struct coll_args *a, int argc, char **argv)
                             .max_bytes = 8589934592.0,
                             .factor = 2,
                             .model = MW_COLL_FIT};
+    coll_experts_init(&a->experts);
     return mw_cli_parse(&argp, argc, argv, a);
 }

@@ -1,5 +1,5 @@
 /* `meshwright coll`: a collective over a range of sizes. */
-#include "cli/verb_coll.h"
+#include "cli/coll_experts.h"
 
 #include "base/log.h"
 #include "plots/plot.h"
@@ -117,6 +117,12 @@ static enum mw_status run(struct coll_args *a, const struct mw_hwdb *db,
     }
     if (!q.ranks_per_node) {
         q.ranks_per_node = mw_coll_world_system(world)->gpus_per_node;
+    }
+    mw_coll_world_set_congestion(world, &a->congestion);
+    if (a->experts.traffic.n_experts) {
+        s = coll_experts(a, db, mw_coll_world_system(world), &q, out_rc, err);
+        mw_coll_world_free(world);
+        return s;
     }
     struct coll_rows rows = {{NULL, 0, 0}};
     struct mw_topology *topo = NULL;

@@ -5,9 +5,19 @@
 #include "cli/cli.h"
 #include "sim/coll/coll.h"
 #include "sim/coll/event.h"
+#include "sim/coll/moe.h"
 #include "sim/coll/nccl_log.h"
 
 enum { COLL_ENV_MAX = 32, COLL_SIZES_MAX = 4096 };
+
+/* --experts and what goes with it (coll_experts.h). */
+struct coll_experts {
+    struct mw_moe_traffic traffic; /* n_experts 0: not asked for */
+    struct mw_moe_query query;
+    const char *loads_path; /* of --routing FILE */
+    bool has_exponent;
+    enum { COLL_MOE_BOTH, COLL_MOE_DISPATCH, COLL_MOE_COMBINE } phase;
+};
 
 struct coll_args {
     struct mw_cli cli;
@@ -26,6 +36,8 @@ struct coll_args {
     MW_ARRAY(char *) notice; /* what was taken as the default; owned */
     const char *against, *plot, *concurrent, *topology;
     const char *program, *write_program;
+    struct mw_congestion congestion;
+    struct coll_experts experts;
 };
 
 /* Fills args with defaults, reads the command line; MW_EUSAGE as printed. */

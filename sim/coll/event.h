@@ -44,6 +44,10 @@ enum mw_status mw_coll_event_run(struct mw_coll_world *world,
                                  struct mw_coll_job_time *out,
                                  struct mw_err *err);
 
+/* Readings of the sources below, confidence L. */
+#define MW_INCAST_LOSS 0.02
+#define MW_BUFFER_SHARE 0.7
+
 /* Congestion refinements; both off (zero) by default. */
 struct mw_congestion {
     /*

@@ -335,8 +335,8 @@ enum mw_status mw_moe_predict(const struct mw_moe_table *table,
     phases(row, query, even, &out->balanced_dispatch_s,
            &out->balanced_combine_s);
     phases(row, query, most, &out->dispatch_s, &out->combine_s);
-    out->imbalance_s = out->dispatch_s + out->combine_s -
-                       out->balanced_dispatch_s - out->balanced_combine_s;
+    out->imbalance_s = (out->dispatch_s - out->balanced_dispatch_s) +
+                       (out->combine_s - out->balanced_combine_s);
     mw_moe_load_release(&l);
     return MW_OK;
 }

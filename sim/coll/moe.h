@@ -56,6 +56,9 @@ enum mw_status mw_moe_load(const struct mw_moe_traffic *traffic,
                            struct mw_moe_load *out, struct mw_err *err);
 void mw_moe_load_release(struct mw_moe_load *load);
 
+/* Of an element of fp8 with a 4-byte scale for every 128 (DeepEP). */
+#define MW_MOE_FP8_BYTES 1.03125
+
 enum mw_moe_kernel { MW_MOE_NORMAL, MW_MOE_LOW_LATENCY };
 struct mw_moe_query {
     enum mw_moe_kernel kernel;
