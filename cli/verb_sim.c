@@ -12,6 +12,7 @@ struct args {
     struct mw_cli cli;
     const char *scenario, *plan, *trace, *csv, *stack;
     bool is_explained, has_ledger, has_sensitivity;
+    long long jitter, seed; /* draws, 0: none; -1: the workload's seed */
     struct mw_sim_job_args job;
 };
 
@@ -22,7 +23,9 @@ enum {
     OPT_EXPLAIN,
     OPT_STACK,
     OPT_LEDGER,
-    OPT_SENSITIVITY
+    OPT_SENSITIVITY,
+    OPT_JITTER,
+    OPT_SEED
 };
 
 static const struct argp_option options[] = {
@@ -43,6 +46,9 @@ static const struct argp_option options[] = {
      0},
     {"sensitivity", OPT_SENSITIVITY, NULL, 0,
      "Print the share of the step that goes with each resource", 0},
+    {"jitter", OPT_JITTER, "N", 0,
+     "Draw the ranks' speeds N times and print how the step time varies", 0},
+    {"seed", OPT_SEED, "N", 0, "Seed of --jitter (default: the workload's)", 0},
     {0}};
 
 static const char doc[] =
@@ -69,6 +75,18 @@ static const char doc[] =
     "their figures.\n"
     "Exit status: 0 simulated (whether or not it fits in memory); 2 usage; 3 "
     "bad input file.";
+
+static long long whole(struct argp_state *state, const char *option,
+                       const char *text, long long least)
+{
+    struct mw_err err = {0};
+    long long most = least > 0 ? MW_JITTER_DRAWS_MAX : INT64_MAX, v = 0;
+
+    if (mw_cli_int(option, text, least, most, &v, &err) != MW_OK) {
+        argp_error(state, "%s", err.text);
+    }
+    return v;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -100,6 +118,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_SENSITIVITY:
         a->has_sensitivity = true;
         return 0;
+    case OPT_JITTER:
+        a->jitter = whole(state, "--jitter", arg, 1);
+        return 0;
+    case OPT_SEED:
+        a->seed = whole(state, "--seed", arg, 0);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->seed >= 0 && a->jitter == 0) {
+            argp_error(state, "--seed needs --jitter");
+        }
+        return 0;
     case ARGP_KEY_ARG:
         if (a->scenario != NULL) {
             argp_error(state, "one scenario is simulated at a time");
@@ -129,11 +158,30 @@ static enum mw_status write_files(const struct args *a,
     return status;
 }
 
+static enum mw_status draw(const struct args *a, struct mw_sim_view *view,
+                           struct mw_jitter *out, struct mw_err *err)
+{
+    uint64_t seed =
+        a->seed >= 0 ? (uint64_t)a->seed : view->scenario->workload.seed;
+
+    if (a->jitter == 0) {
+        return MW_OK;
+    }
+    view->jitter = out;
+    return mw_step_jitter(view->scenario, view->plan, view->ctx, (int)a->jitter,
+                          seed, out, err);
+}
+
 static enum mw_status show(const struct args *a, struct mw_sim_view *view,
                            struct mw_err *err)
 {
     struct mw_sim_job job;
+    struct mw_jitter jitter;
+    enum mw_status status = draw(a, view, &jitter, err);
 
+    if (status != MW_OK) {
+        return status;
+    }
     if (a->job.tokens > 0) {
         enum mw_status s =
             mw_sim_job_make(&a->job, view->scenario, view->ctx,
@@ -148,6 +196,7 @@ static enum mw_status show(const struct args *a, struct mw_sim_view *view,
                      a->cli.quiet || a->cli.json);
     mw_sim_view_print(view, a->cli.json);
     view->job = NULL;
+    view->jitter = NULL;
     return MW_OK;
 }
 
@@ -226,7 +275,7 @@ int mw_verb_sim(int argc, char **argv)
                                      .args_doc = "SCENARIO",
                                      .doc = doc,
                                      .children = children};
-    struct args a = {0};
+    struct args a = {.seed = -1};
 
     mw_sim_job_default(&a.job);
     struct mw_err err = {0};

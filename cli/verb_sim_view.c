@@ -226,6 +226,29 @@ static void print_ledger(const struct mw_sim_view *v)
     mw_table_free(t);
 }
 
+static void print_jitter(const struct mw_sim_view *v)
+{
+    const struct mw_jitter *j = v->jitter;
+    char text[MW_FMT_MAX];
+
+    printf("\nStep time over %d draws of the ranks (seed %" PRIu64
+           ", spread %.3g):\n",
+           j->n_draws, j->seed, v->ctx->stack.straggler);
+    const struct {
+        const char *name;
+        double time_s;
+    } rows[] = {{"mean", j->mean_s},        {"p10", j->p10_s},
+                {"p90", j->p90_s},          {"least", j->least_s},
+                {"most", j->most_s},        {"all ranks alike", j->even_s},
+                {"expected", j->expected_s}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        printf("  %-16s %10s  %+.2f %%\n", rows[i].name,
+               mw_fmt_seconds(rows[i].time_s, text),
+               100 * (rows[i].time_s / j->expected_s - 1));
+    }
+}
+
 static void print_people(const struct mw_sim_view *v)
 {
     print_head(v);
@@ -238,6 +261,9 @@ static void print_people(const struct mw_sim_view *v)
     }
     if (v->share != NULL) {
         print_shares(v->share);
+    }
+    if (v->jitter != NULL) {
+        print_jitter(v);
     }
     if (v->job != NULL) {
         mw_sim_job_print(v->job);
@@ -362,6 +388,26 @@ static json_t *shares_json(const double *share)
     return o;
 }
 
+static json_t *jitter_json(const struct mw_sim_view *v)
+{
+    const struct mw_jitter *j = v->jitter;
+    json_t *o = json_object();
+
+    mw_json_set_int(o, "draws", j->n_draws);
+    mw_json_set_int(o, "seed", (long long)j->seed);
+    mw_json_set_real(o, "spread", v->ctx->stack.straggler);
+    mw_json_set_real(o, "persistent", v->ctx->stack.persistent);
+    mw_json_set_real(o, "mean_s", j->mean_s);
+    mw_json_set_real(o, "p10_s", j->p10_s);
+    mw_json_set_real(o, "p90_s", j->p90_s);
+    mw_json_set_real(o, "least_s", j->least_s);
+    mw_json_set_real(o, "most_s", j->most_s);
+    mw_json_set_real(o, "even_s", j->even_s);
+    mw_json_set_real(o, "expected_s", j->expected_s);
+    mw_json_set_int(o, "graphs", (long long)j->n_graphs);
+    return o;
+}
+
 static json_t *view_json(const struct mw_sim_view *v)
 {
     const struct mw_step_result *r = v->result;
@@ -393,6 +439,9 @@ static json_t *view_json(const struct mw_sim_view *v)
     }
     if (v->share != NULL) {
         mw_json_set(o, "sensitivity", shares_json(v->share));
+    }
+    if (v->jitter != NULL) {
+        mw_json_set(o, "jitter", jitter_json(v));
     }
     if (v->job != NULL) {
         mw_json_set(o, "job", mw_sim_job_json(v->job));

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/sim_job.h"
 
+#include "sim/step/jitter.h"
 #include "sim/step/ledger.h"
 
 struct mw_sim_view {
@@ -15,6 +16,7 @@ struct mw_sim_view {
     const struct mw_explain *explain; /* NULL: not asked for */
     const double *share;          /* [MW_RESOURCE_COUNT]; NULL: not asked for */
     const struct mw_sim_job *job; /* NULL: not asked for */
+    const struct mw_jitter *jitter; /* NULL: not asked for */
     bool has_ledger;
 };
 void mw_sim_view_print(const struct mw_sim_view *view, bool as_json);

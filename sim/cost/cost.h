@@ -116,6 +116,8 @@ struct mw_stack {
     double host_step_s; /* per step: logging, data, synchronisation */
     double straggler;   /* spread between ranks: time x (1 + spread x
                            sqrt(2 ln ranks)) */
+    double persistent;  /* part of that spread's variance which a device keeps
+                           from pass to pass; the rest is drawn for each pass */
     double elementwise; /* time of memory-bound operators over their bytes
                            at the stream rate */
     double step_param_bytes; /* traffic per parameter of a step beside the

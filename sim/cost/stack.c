@@ -130,6 +130,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"op_gap_s", &s.op_gap_s},
                    {"coll_gap_s", &s.coll_gap_s},
                    {"straggler_spread", &s.straggler},
+                   {"straggler_persistent", &s.persistent},
                    {"elementwise_efficiency", &s.elementwise},
                    {"step_param_bytes", &s.step_param_bytes},
                    {"attention_share", &s.attention},
@@ -142,7 +143,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"exposed_ep", &s.overlap_ep}};
 
     const size_t n_figures = sizeof figures / sizeof figures[0];
-    const size_t first_exposed = 11;
+    const size_t first_exposed = 12;
 
     for (size_t i = 0; i < n_figures; i++) {
         enum mw_status status =

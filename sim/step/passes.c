@@ -143,6 +143,17 @@ static mw_task_id add_hidden(struct walk *w, int device, enum mw_coll_op op,
 
 /* ---- passes ----------------------------------------------------------------
  */
+/* A duration of a slot, of which draws across ranks make more or less. */
+static mw_time paced_ps(const struct walk *w, const struct mw_slot *slot,
+                        int lane, mw_time ps)
+{
+    double pace =
+        w->t->slot_pace != NULL ? w->t->slot_pace[slot - w->s->slot] : 1;
+    bool is_own = lane == MW_LANE_COMPUTE || lane == MW_LANE_HOST;
+
+    return is_own && pace != 1 ? mw_time_from_s(mw_time_to_s(ps) * pace) : ps;
+}
+
 /* One phase of a pass: compute, then what blocks it. The compute task is added
  * even when empty, so that every pass has one. */
 static void add_phase(struct walk *w, int device, const struct mw_slot *slot,
@@ -155,7 +166,7 @@ static void add_phase(struct walk *w, int device, const struct mw_slot *slot,
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
         enum mw_span_kind kind =
             lane == MW_LANE_COMPUTE ? kind_of_phase[phase] : kind_of_lane[lane];
-        mw_time ps = v->ps[phase][lane] / s->n_parts;
+        mw_time ps = paced_ps(w, slot, lane, v->ps[phase][lane] / s->n_parts);
         struct mw_span span = {0};
 
         if (ps == 0 && (lane != MW_LANE_COMPUTE || phase == MW_PHASE_R)) {

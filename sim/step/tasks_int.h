@@ -12,9 +12,11 @@ struct mw_step_tasks {
         size_t n, cap;
     } spans;
     struct mw_timeline *timeline; /* where names are interned */
-    mw_task_id twin_task; /* reduction on two devices; UINT32_MAX: none */
-    int32_t twin_rank;    /* the second of them */
-    bool no_sharing;      /* every task has its wires to itself */
+    mw_task_id twin_task;    /* reduction on two devices; UINT32_MAX: none */
+    int32_t twin_rank;       /* the second of them */
+    bool no_sharing;         /* every task has its wires to itself */
+    const double *slot_pace; /* per slot of the schedule: what its computing and
+                                issuing take longer; NULL: nothing */
 };
 
 /* timeline is the caller's and gets the spans when the graph has run. */

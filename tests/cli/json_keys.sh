@@ -14,6 +14,12 @@ json "abs(sum(o['breakdown'].values()) / o['step_time_s'] - 1) < 1e-9"
 json "0 < o['mfu'] < 1 and o['hardware_tflops_per_gpu'] >= o['model_tflops_per_gpu'] > 0"
 json "len(o['memory']['stages']) == 8 and o['memory']['fits'] is True"
 
+expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json --jitter 20 --seed 9
+json "o['jitter']['draws'] == 20 and o['jitter']['seed'] == 9 and o['jitter']['expected_s'] == o['step_time_s']"
+json "o['jitter']['least_s'] <= o['jitter']['p10_s'] <= o['jitter']['mean_s'] <= o['jitter']['p90_s'] <= o['jitter']['most_s']"
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --jitter 0
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --seed 9
+
 expect 0 "$mw" plan "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --json
 keys "enumerated pruned evaluated simulated proved_optimal wall_time_s plans"
 json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_time_s peak_bytes'.split()) <= set(o['plans'][0])"
