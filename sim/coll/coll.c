@@ -142,11 +142,6 @@ bool mw_coll_world_has_nvls(const struct mw_coll_world *world)
            world->shape.sm >= 90;
 }
 
-bool mw_coll_world_has_nccl(const struct mw_coll_world *world)
-{
-    return world->has_nccl;
-}
-
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world)
 {
     return world->system;
@@ -178,8 +173,8 @@ int coll_domain_trays(const struct mw_coll_world *world)
     const struct mw_system *sys = world->system;
     int trays =
         sys->gpus_per_node > 0 ? sys->scaleup_gpus / sys->gpus_per_node : 1;
-    return trays > 1 && world->has_nccl && world->shape.has_nvswitch ? trays
-                                                                     : 1;
+    bool is_one = !world->has_nccl || world->shape.has_nvswitch;
+    return trays > 1 && is_one ? trays : 1;
 }
 
 /* Trays of a node in NCCL's sense, and how many such nodes. */

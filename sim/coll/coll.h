@@ -88,8 +88,6 @@ enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
                                 const struct mw_nccl_opts *opts,
                                 struct mw_coll_world **out, struct mw_err *err);
 void mw_coll_world_free(struct mw_coll_world *world);
-/* Does NCCL run on its device? */
-bool mw_coll_world_has_nccl(const struct mw_coll_world *world);
 const struct mw_system *mw_coll_world_system(const struct mw_coll_world *world);
 /* Does the switch inside the scale-up domain add up and copy (NVLS: an NVSwitch
  * and GPUs from Hopper on)? */

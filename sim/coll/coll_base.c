@@ -126,23 +126,41 @@ static struct parts p2p_parts(const struct mw_coll_world *w,
     return t;
 }
 
+static double log2_ceil(int n)
+{
+    double steps = 0;
+    for (int reach = 1; reach < n; reach *= 2) {
+        steps++;
+    }
+    return steps;
+}
+
+/* Hops inside a domain and between; an all-reduce takes the ring or the tree
+ * (a chain inside each domain), whichever is shorter, as sim/cost does. */
+static double plain_latency_s(const struct mw_system *s,
+                              const struct mw_coll_query *q, int n_nodes,
+                              int ranks)
+{
+    double rounds = q->op == MW_ALL_REDUCE ? 2 : 1;
+    double ring = rounds * ((n_nodes * ranks - n_nodes) * s->intra_alpha_s +
+                            (n_nodes - 1) * s->inter_alpha_s);
+    double tree = rounds * ((ranks - 1) * s->intra_alpha_s +
+                            log2_ceil(n_nodes) * s->inter_alpha_s);
+    return q->op == MW_ALL_REDUCE ? fmin(ring, tree) : ring;
+}
+
 static struct parts ring_parts(const struct mw_coll_world *w,
                                const struct mw_coll_query *q, double bytes)
 {
     const struct mw_system *s = w->system;
-    int n = q->n_nodes * q->ranks_per_node;
-    double rounds = q->op == MW_ALL_REDUCE ? 2 : 1;
+    struct coll_place p = coll_place_of(w, q);
+    int ranks = p.trays * p.ppn;
     double bw = s->intra_bw_Bps * s->intra_efficiency;
-    double hops_in = rounds * (n - q->n_nodes), hops_out = 0;
-    if (q->n_nodes > 1) {
-        double net =
-            nic_Bps_per_rank(w, q) * q->ranks_per_node * s->inter_efficiency;
-        bw = fmin(bw, net);
-        hops_out = rounds * (q->n_nodes - 1);
+    if (p.n_nodes > 1) {
+        bw = fmin(bw, nic_Bps_per_rank(w, q) * ranks * s->inter_efficiency);
     }
-    double bus = mw_coll_bus_factor(q->op, n);
-    return (struct parts){hops_in * s->intra_alpha_s +
-                              hops_out * s->inter_alpha_s,
+    double bus = mw_coll_bus_factor(q->op, p.n_nodes * ranks);
+    return (struct parts){plain_latency_s(s, q, p.n_nodes, ranks),
                           bytes * bus / bw};
 }
 

@@ -84,8 +84,8 @@ static struct shelf *add_shelf(struct library *lib,
     struct shelf *s = mw_calloc(1, sizeof *s);
 
     s->system = *system;
-    if (mw_coll_world_of(lib->db, system, NULL, &s->world, NULL) == MW_OK &&
-        mw_coll_world_has_nccl(s->world)) {
+    if (!system->gpu->is_cpu &&
+        mw_coll_world_of(lib->db, system, NULL, &s->world, NULL) == MW_OK) {
         s->curves = mw_coll_curves_new(point, s);
     }
     mw_array_push(&lib->shelf, s);

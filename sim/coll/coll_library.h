@@ -11,8 +11,8 @@
 /*
  * Lends db the curves of its systems: from now on mw_cost_ctx_init takes
  * collectives from mw_coll_predict(..., MW_COLL_FIT, ...) with NCCL's default
- * settings wherever NCCL runs on the device. Costs nothing until something is
- * priced. Once a database.
+ * settings, but not for CPUs, which are priced by their calibration. Costs
+ * nothing until something is priced. Once a database.
  *
  *   mw_hwdb_load(NULL, &db, &err);
  *   mw_coll_library_lend(db);

@@ -60,8 +60,9 @@ static double coll_s(const struct mw_hwdb *db, const struct mw_system *system,
 
 static void test_one_answer(void **state)
 {
-    static const char *const systems[] = {"dgx-a100", "dgx-h100", "dgx-1v",
-                                          "gb200-nvl72"};
+    static const char *const systems[] = {"dgx-a100",    "dgx-h100",
+                                          "dgx-1v",      "gb200-nvl72",
+                                          "mi355x-node", "tpu-v5p-pod"};
     static const struct mw_group groups[] = {
         {8, 1, 8, 1}, {2, 1, 2, 1}, {4, 4, 1, 8}, {16, 4, 4, 2}, {32, 4, 8, 1}};
 
@@ -104,14 +105,12 @@ static void test_who_answers(void **state)
 {
     struct mw_group g = {4, 1, 4, 1};
     struct mw_cost_ctx cpu = ctx_of(*state, "this-machine");
-    struct mw_cost_ctx amd = ctx_of(*state, "mi355x-node");
     struct mw_err err = {0};
     struct mw_hwdb *db = NULL;
 
     assert_null(cpu.curves);
     assert_int_equal(mw_cost_coll(&cpu, MW_ALL_REDUCE, 1e6, &g, NULL).rung,
                      MW_RUNG_ALPHA_BETA);
-    assert_null(amd.curves);
     /* a machine's own measurements go before the model */
     assert_int_equal(overlay_load("curves.csv",
                                   "system,op,ranks,bytes,time_s,source\n"
