@@ -1,13 +1,20 @@
 /*
- * fit_memory FILE.csv... [--write CONSTANTS.csv]
+ * fit_memory FILE.csv... [--write CONSTANTS.csv] [--rows]
  *
- * How far measured memory lies above our prediction: the 99th percentile of
- * measured / predicted - 1 over all figures of what an allocator or the device
- * holds (nothing below 0), for each training stack (its variants included) with
- * at least ten of them and for all together. A plan leaves that much room
- * (docs/planner.md, Margin).
- * --write replaces the values of the rows memory_error[.STACK].
+ * Fits the constants of stacks' memory to measured figures, prints them, and
+ * prints for every file the error with the fitted constants and the error of
+ * figures whose cell (validate.h) was left out of the fit.
+ *
+ * Then, how far measured memory lies above our prediction: the 99th percentile
+ * of measured / predicted - 1 over all left-out figures of what an allocator or
+ * the device holds (nothing below 0), for each training stack (its variants
+ * included) with at least ten of them and for all together. A plan leaves that
+ * much room (docs/planner.md, Margin).
+ * --write replaces the values of the fitted rows and the rows
+ * memory_error[.STACK].
  */
+#include "hwdb/fit/tensor_report.h"
+
 #include "base/file.h"
 #include "base/stats.h"
 #include "sim/coll/coll_library.h"
@@ -29,8 +36,7 @@ static bool counts(const struct mw_validate_row *r, int k)
 {
     enum mw_memory_kind kind = r->memory[k].kind;
 
-    return r->skipped == NULL &&
-           (kind == MW_MEMORY_RESERVED || kind == MW_MEMORY_DEVICE);
+    return kind == MW_MEMORY_RESERVED || kind == MW_MEMORY_DEVICE;
 }
 
 /* The stack, or a variant of it that has no row of its own. */
@@ -42,23 +48,16 @@ static bool is_of(const char *stack, const char *of)
            (stack[n] == '\0' || stack[n] == '-');
 }
 
-static struct margin margin_of(const struct mw_validate *v, const char *stack)
+static struct margin margin_of(const struct mw_tensor_fit *f, const char *stack)
 {
     struct margin m = {.stack = stack};
-    double *above = mw_calloc(MW_MEMORY_PER_ROW * v->rows.n + 1, sizeof *above);
+    double *above = mw_calloc(f->n + 1, sizeof *above);
 
-    for (size_t i = 0; i < v->rows.n; i++) {
-        const struct mw_validate_row *r = &v->rows.v[i];
+    for (size_t i = 0; i < f->n; i++) {
+        const struct mw_validate_row *r = &f->v->rows.v[f->figure[i].row];
 
-        if (stack && !is_of(r->stack, stack)) {
-            continue;
-        }
-        for (int k = 0; k < r->n_memory; k++) {
-            if (counts(r, k)) {
-                above[m.n++] = fmax(0, r->memory[k].measured_bytes /
-                                               r->memory[k].predicted_bytes -
-                                           1);
-            }
+        if ((!stack || is_of(r->stack, stack)) && counts(r, f->figure[i].k)) {
+            above[m.n++] = fmax(0, exp(-f->figure[i].left_out) - 1);
         }
     }
     m.p50 = mw_median(above, m.n);
@@ -68,13 +67,13 @@ static struct margin margin_of(const struct mw_validate *v, const char *stack)
     return m;
 }
 
-static size_t all_margins(const struct mw_validate *v, struct margin *out)
+static size_t all_margins(const struct mw_tensor_fit *f, struct margin *out)
 {
     size_t n = 0;
 
-    out[n++] = margin_of(v, NULL);
+    out[n++] = margin_of(f, NULL);
     for (size_t i = 0; mw_stack_name(i) && n < STACKS_MAX; i++) {
-        struct margin m = margin_of(v, mw_stack_name(i));
+        struct margin m = margin_of(f, mw_stack_name(i));
 
         if (m.n >= FIGURES_MIN) {
             out[n++] = m;
@@ -92,8 +91,9 @@ static void write_row(const struct margin *m, FILE *out)
             m->stack ? "." : "", m->stack ? m->stack : "", m->p99, m->n);
 }
 
-/* All other lines as they are, the rows behind them. */
-static enum mw_status write_rows(const struct margin *m, size_t n,
+/* All other lines as they are, the margins behind them. */
+static enum mw_status write_rows(const struct mw_tensor_fit *f,
+                                 const struct margin *m, size_t n,
                                  const char *path, struct mw_err *err)
 {
     char *text = NULL;
@@ -108,7 +108,8 @@ static enum mw_status write_rows(const struct margin *m, size_t n,
         const char *end = memchr(text + at, '\n', len - at);
         size_t size = end ? (size_t)(end - text) + 1 - at : len - at;
 
-        if (strncmp(text + at, "memory_error", strlen("memory_error")) != 0) {
+        if (strncmp(text + at, "memory_error", strlen("memory_error")) != 0 &&
+            !mw_tensor_write_line(f, text + at, size, out.f)) {
             fwrite(text + at, 1, size, out.f);
         }
         at += size;
@@ -124,32 +125,52 @@ static enum mw_status write_rows(const struct margin *m, size_t n,
     return status;
 }
 
-static enum mw_status run(int argc, char **argv, struct mw_validate *v,
-                          struct mw_err *err)
+static enum mw_status report(const struct mw_tensor_fit *f, const char *target,
+                             struct mw_err *err)
 {
     struct margin m[STACKS_MAX];
-    const char *target = NULL;
-    enum mw_status status = MW_OK;
+    size_t n = all_margins(f, m);
 
-    for (int i = 1; i < argc && status == MW_OK; i++) {
-        if (strcmp(argv[i], "--write") == 0 && i + 1 < argc) {
-            target = argv[++i];
-        } else {
-            status = mw_validate_add(v, argv[i], err);
-        }
-    }
-    if (status != MW_OK) {
-        return status;
-    }
-    size_t n = all_margins(v, m);
-
-    printf("stack                   figures     p50     p90     p99\n");
+    printf("\nstack                   figures     p50     p90     p99\n");
     for (size_t i = 0; i < n; i++) {
         printf("%-22s %8zu  %6.4f  %6.4f  %6.4f\n",
                m[i].stack ? m[i].stack : "(all)", m[i].n, m[i].p50, m[i].p90,
                m[i].p99);
     }
-    return target ? write_rows(m, n, target, err) : MW_OK;
+    return target ? write_rows(f, m, n, target, err) : MW_OK;
+}
+
+static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
+                          struct mw_validate *v, struct mw_err *err)
+{
+    struct mw_tensor_fit f = {0};
+    const char *target = NULL;
+    bool with_rows = false;
+    enum mw_status status = MW_OK;
+
+    for (int i = 1; i < argc && status == MW_OK; i++) {
+        if (strcmp(argv[i], "--write") == 0 && i + 1 < argc) {
+            target = argv[++i];
+        } else if (strcmp(argv[i], "--rows") == 0) {
+            with_rows = true;
+        } else {
+            status = mw_validate_add(v, argv[i], err);
+        }
+    }
+    if (status == MW_OK) {
+        status = mw_tensor_fit_init(&f, db, v, err);
+    }
+    if (status == MW_OK) {
+        mw_tensor_fit_run(&f);
+        mw_tensor_fit_leave_out(&f);
+        mw_tensor_print(&f);
+        if (with_rows) {
+            mw_tensor_print_rows(&f);
+        }
+        status = report(&f, target, err);
+    }
+    mw_tensor_fit_release(&f);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -159,8 +180,8 @@ int main(int argc, char **argv)
     struct mw_err err = {0};
 
     if (argc < 2) {
-        fprintf(stderr,
-                "usage: fit_memory FILE.csv... [--write CONSTANTS.csv]\n");
+        fprintf(stderr, "usage: fit_memory FILE.csv... [--write CONSTANTS.csv] "
+                        "[--rows]\n");
         return 2;
     }
     enum mw_status status = mw_hwdb_load(NULL, &db, &err);
@@ -168,7 +189,7 @@ int main(int argc, char **argv)
     if (status == MW_OK) {
         mw_coll_library_lend(db);
         mw_validate_init(&v, db);
-        status = run(argc, argv, &v, &err);
+        status = run(argc, argv, db, &v, &err);
         mw_validate_release(&v);
         mw_hwdb_free(db);
     }

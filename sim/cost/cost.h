@@ -85,6 +85,8 @@ struct mw_stack_memory {
                           (ZeRO-3) */
     double fsdp_root;  /* embedding and head gathered for the whole step */
     double reserve_factor; /* held by the caching allocator over allocated */
+    double reserve_moving; /* and more, of activations and temporaries: blocks
+                              that no later tensor fits into */
     double reserve_vocab_bytes; /* and more, of a vocabulary's matrix that the
                                    rank has: its gradient's own segment */
     double reserve_spread; /* 9 of 10 runs hold at most so much over that */

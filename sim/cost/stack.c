@@ -68,6 +68,7 @@ static const struct {
     {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", false, false},
     {"nanotron", "nanotron", false, false},
     {"internevo", "InternEvo", false, false},
+    {"internevo-fsdp", "InternEvo with PyTorch's FSDP", false, false},
     {"jax", "MaxText: compiled by XLA", false, false},
     {"jax-paxml", "Paxml: compiled by XLA", false, false}};
 

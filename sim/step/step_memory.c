@@ -251,12 +251,14 @@ static void take_loading(const struct mw_step_price *p, double whole,
 
 /* What the caching allocator holds for the stage's tensors, at the median. */
 static double reserved_bytes(const struct mw_step_price *p,
-                             const int n_units[MW_UNIT_COUNT], double tensors)
+                             const int n_units[MW_UNIT_COUNT],
+                             const struct mw_stage_memory *m)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
 
-    return tensors * habit->reserve_factor +
+    return (m->total_bytes - m->overhead_bytes) * habit->reserve_factor +
+           (m->activation_bytes + m->temporary_bytes) * habit->reserve_moving +
            (has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p)
                       : 0);
 }
@@ -303,8 +305,7 @@ void mw_stage_memory_of(const struct mw_step_price *p,
                        out->optimizer_bytes + out->activation_bytes +
                        out->temporary_bytes + out->buffer_bytes +
                        out->overhead_bytes;
-    out->reserved_bytes =
-        reserved_bytes(p, n_units, out->total_bytes - out->overhead_bytes);
+    out->reserved_bytes = reserved_bytes(p, n_units, out);
     out->n_parts = 0;
 }
 

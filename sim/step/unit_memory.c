@@ -224,8 +224,10 @@ static void size_head(struct mw_step_price *p)
                         habit->logit_kept_bytes) *
                        logits;
     size->transient_bytes =
-        (element_bytes(p) - habit->logit_kept_bytes) * logits + x +
-        (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
+        (fmin(element_bytes(p), habit->logit_peak_bytes) -
+         habit->logit_kept_bytes) *
+            logits +
+        x + (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
         habit->head_grad_bytes * mw_step_tied_params(p);
     size->transient_at = "head";
     if (m->n_mtp > 0) {

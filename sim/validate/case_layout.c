@@ -61,6 +61,19 @@ static void take_lora(struct mw_case *c)
     }
 }
 
+static bool keeps_bf16_gradients(const struct mw_measured *r)
+{
+    static const char *const stacks[] = {"megatron-core", "megatron-core-nemo",
+                                         "internevo", "internevo-fsdp"};
+    const char *stack = mw_case_stack_of(r);
+    bool keeps = r->method[0] != '\0'; /* fine-tuning */
+
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++) {
+        keeps = keeps || strcmp(stack, stacks[i]) == 0;
+    }
+    return keeps;
+}
+
 void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
@@ -79,12 +92,9 @@ void mw_case_workload(struct mw_case *c)
     w->seq = (int64_t)r->seq;
     w->global_batch = (int64_t)global_batch;
     w->dtype = dtype_of(c);
-    w->grad_dtype = w->dtype == MW_FP16 ? MW_FP16 : MW_FP32;
-    if (strcmp(mw_case_stack_of(r), "megatron-core") == 0 ||
-        strcmp(mw_case_stack_of(r), "megatron-core-nemo") == 0 ||
-        r->method[0] != '\0') {
-        w->grad_dtype = MW_BF16;
-    }
+    w->grad_dtype = w->dtype == MW_FP16       ? MW_FP16
+                    : keeps_bf16_gradients(r) ? MW_BF16
+                                              : MW_FP32;
     mw_case_fill(c, MW_FILL_GRAD_DTYPE);
     w->is_flash = !is_unfused;
     w->has_dropout = is_unfused;

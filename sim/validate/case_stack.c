@@ -83,6 +83,12 @@ static const char *deepspeed_of(const struct mw_measured *r)
                                          : "megatron-deepspeed";
 }
 
+static const char *internevo_of(const struct mw_measured *r)
+{
+    return r->zero && mw_text_has(r->zero, "fsdp") ? "internevo-fsdp"
+                                                   : "internevo";
+}
+
 bool mw_case_is_composed(const struct mw_measured *r)
 {
     return mw_text_has(r->framework, "vTrain") && r->nodes == 1;
@@ -119,6 +125,7 @@ const char *mw_case_stack_of(const struct mw_measured *r)
             return is_core ? "megatron-core"
                    : strcmp(rules[i].stack, "torchtitan") == 0
                        ? torchtitan_of(r)
+                   : strcmp(rules[i].stack, "internevo") == 0 ? internevo_of(r)
                    : strcmp(rules[i].stack, "megatron-deepspeed") == 0
                        ? deepspeed_of(r)
                        : rules[i].stack;

@@ -147,7 +147,8 @@ static bool has_time(const struct mw_case *c, const struct mw_validate_row *out)
     return !out->is_oom && mw_case_has_time(c->row);
 }
 
-static void take_result(struct mw_case *c, const struct mw_step_result *result,
+static void take_memory(const struct mw_case *c,
+                        const struct mw_step_result *result,
                         struct mw_validate_row *out)
 {
     out->peak_bytes = result->peak_bytes;
@@ -155,6 +156,12 @@ static void take_result(struct mw_case *c, const struct mw_step_result *result,
         result->reserved_bytes + result->peak_bytes - result->allocated_bytes <=
         result->capacity_bytes;
     mw_case_memory(c, result, out);
+}
+
+static void take_result(struct mw_case *c, const struct mw_step_result *result,
+                        struct mw_validate_row *out)
+{
+    take_memory(c, result, out);
     if (has_time(c, out)) {
         out->measured_s = mw_case_measured_s(c, result);
         out->predicted_s = result->step_time_s;
@@ -204,6 +211,33 @@ double mw_validate_again(struct mw_validate *v, size_t i)
         return 0;
     }
     return time_s;
+}
+
+bool mw_validate_memory_again(struct mw_validate *v, size_t i)
+{
+    struct mw_validate_row *row = &v->rows.v[i];
+    struct mw_case *c = row->state;
+    struct mw_step_opts opts = {.memory_only = true};
+    struct mw_step_result result;
+    struct mw_plan plan;
+
+    if (row->skipped != NULL || (row->n_memory == 0 && !row->is_oom)) {
+        return false;
+    }
+    mw_case_machine(c);
+    if (mw_plan_make(&c->scenario, &c->layout, c->layers, &plan, NULL) !=
+        MW_OK) {
+        return false;
+    }
+    bool is_done = mw_step_simulate(&c->scenario, &plan, &c->ctx, &opts,
+                                    &result, NULL) == MW_OK;
+
+    if (is_done) {
+        take_memory(c, &result, row);
+        mw_step_result_release(&result);
+    }
+    mw_plan_release(&plan);
+    return is_done;
 }
 
 static const char *layout_text(struct mw_arena *arena,

@@ -219,6 +219,9 @@ enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
 /* Predicts row i again, by the fast form, with the constants that the database
  * has now: for fitting. 0 when it cannot be predicted. */
 double mw_validate_again(struct mw_validate *v, size_t i);
+/* The same for the row's figures of memory, in place: predicted_bytes and
+ * fits. False when there is nothing to predict. */
+bool mw_validate_memory_again(struct mw_validate *v, size_t i);
 /* Was the row's time measured and predicted? */
 static inline bool mw_validate_is_timed(const struct mw_validate_row *r)
 {

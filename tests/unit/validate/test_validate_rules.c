@@ -222,6 +222,7 @@ static void test_stack_by_zero_stage(void **state)
     static const char *const rows[][2] = {
         {"Megatron-LM + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
         {"HF + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
+        {"InternEvo v0.2", "internevo"},
         {"DeepSpeed ALST", "deepspeed"}};
 
     (void)state;
