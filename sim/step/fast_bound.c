@@ -24,7 +24,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Units and times of every virtual stage; equal ones are summed once. */
+/* Units and times of every virtual stage; equal ones are summed once, and not
+ * again for the next layout where price and units stay: those of a run differ
+ * in schedule and ZeRO stage alone. */
 static void fill_stages(struct mw_fast *f, const struct mw_step_price *p,
                         const int *layers, bool with_time)
 {
@@ -35,16 +37,28 @@ static void fill_stages(struct mw_fast *f, const struct mw_step_price *p,
         f->vstage = mw_realloc(f->vstage, (size_t)n, sizeof *f->vstage);
         f->room_virtual = n;
     }
+    if (f->summed != f->last) {
+        f->summed = f->last;
+        f->n_summed = 0;
+    }
     for (int k = 0; k < n; k++) {
         struct mw_vstage *v = &f->vstage[k];
         int count =
             layers != NULL ? layers[k] : mw_plan_even_share(n_layers, n, k);
+        int n_units[MW_UNIT_COUNT];
 
-        mw_vstage_count(p, k, n, first, count, v->n_units);
+        mw_vstage_count(p, k, n, first, count, n_units);
         first += count;
+        if (k < f->n_summed &&
+            memcmp(n_units, v->n_units, sizeof n_units) == 0) {
+            continue;
+        }
+        f->n_summed = k < f->n_summed ? k : f->n_summed;
+        memcpy(v->n_units, n_units, sizeof n_units);
         if (!with_time) {
             continue;
         }
+        f->n_summed += f->n_summed == k;
         if (k > 0 &&
             memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
             v->f_ps = v[-1].f_ps;

@@ -27,11 +27,17 @@ struct mw_fast_key {
     struct mw_group group[MW_DIM_COUNT];
     struct mw_group grad_group, expert_group, replica_group;
 };
+/* Only units that the model has are kept, and of their costs only times: a
+ * search remembers 10^5 of these. */
 struct mw_fast_price {
     struct mw_fast_key key;
-    struct mw_unit_cost cost[MW_UNIT_COUNT];
-    struct mw_unit_size size[MW_UNIT_COUNT];
     double fetch_s, flush_s;
+    int n_units;
+    struct mw_fast_unit {
+        int unit;
+        double s[MW_PHASE_COUNT][MW_LANE_COUNT], host_s[MW_PHASE_COUNT];
+        struct mw_unit_size size;
+    } unit[]; /* [n_units]; the others are all 0 */
 };
 
 struct mw_fast {
@@ -42,12 +48,16 @@ struct mw_fast {
     bool has_price;
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
+    const struct mw_fast_price *last; /* what `price` holds now */
     struct {
         struct mw_fast_shape **v;
         size_t n, cap;
     } shapes;
     struct mw_vstage *vstage; /* room for room_virtual of them */
     int room_virtual;
+    /* The first n_summed stages are sums of these units under this price. */
+    const struct mw_fast_price *summed;
+    int n_summed;
 };
 
 /* Sets f->price for the layout; valid until the next call. */

@@ -129,25 +129,81 @@ static void grow(struct mw_fast *f)
     mw_free(old);
 }
 
+static bool is_all_zero(const void *p, size_t n)
+{
+    const unsigned char *byte = p;
+
+    for (size_t i = 0; i < n; i++) {
+        if (byte[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static struct mw_fast_price *add_price(struct mw_fast *f,
                                        const struct mw_fast_key *key)
 {
     struct mw_step_price whole;
-    struct mw_fast_price *made = mw_calloc(1, sizeof *made);
+    struct mw_fast_price *made;
+    int used[MW_UNIT_COUNT], n = 0;
 
     if (2 * (f->n_prices + 1) > f->n_slots) {
         grow(f);
     }
     mw_step_price_begin(&whole, f->scenario, &f->layout, f->ctx);
     mw_step_price_units(&whole, NULL);
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        if (!is_all_zero(&whole.cost[unit], sizeof whole.cost[unit]) ||
+            !is_all_zero(&whole.size[unit], sizeof whole.size[unit])) {
+            used[n++] = unit;
+        }
+    }
+    made = mw_calloc(1, sizeof *made + (size_t)n * sizeof made->unit[0]);
     made->key = *key;
-    memcpy(made->cost, whole.cost, sizeof made->cost);
-    memcpy(made->size, whole.size, sizeof made->size);
     made->fetch_s = whole.fetch_s;
     made->flush_s = whole.flush_s;
+    made->n_units = n;
+    for (int i = 0; i < n; i++) {
+        struct mw_fast_unit *u = &made->unit[i];
+
+        u->unit = used[i];
+        u->size = whole.size[used[i]];
+        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+            const struct mw_phase_cost *c = &whole.cost[used[i]].phase[phase];
+
+            memcpy(u->s[phase], c->s, sizeof u->s[phase]);
+            u->host_s[phase] = c->host_s;
+        }
+    }
     *find_slot(f, key) = made;
     f->n_prices++;
     return made;
+}
+
+/* Makes f->price say what `known` does. */
+static void recall(struct mw_fast *f, const struct mw_fast_price *known)
+{
+    struct mw_step_price *p = &f->price;
+
+    if (f->last == NULL || f->last->n_units > known->n_units) {
+        memset(p->cost, 0, sizeof p->cost);
+        memset(p->size, 0, sizeof p->size);
+    }
+    for (int i = 0; i < known->n_units; i++) {
+        const struct mw_fast_unit *u = &known->unit[i];
+
+        p->size[u->unit] = u->size;
+        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+            struct mw_phase_cost *c = &p->cost[u->unit].phase[phase];
+
+            memcpy(c->s, u->s[phase], sizeof c->s);
+            c->host_s = u->host_s[phase];
+        }
+    }
+    p->fetch_s = known->fetch_s;
+    p->flush_s = known->flush_s;
+    f->last = known;
 }
 
 const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
@@ -166,15 +222,13 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     f->price.n_copies = mw_step_copies_of(layout);
     f->price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
+    /* Layouts come in runs that differ in what prices do not depend on. */
+    if (f->last != NULL && memcmp(&f->last->key, &key, sizeof key) == 0) {
+        return &f->price;
+    }
     const struct mw_fast_price *known = *find_slot(f, &key);
 
-    if (known == NULL) {
-        known = add_price(f, &key);
-    }
-    memcpy(f->price.cost, known->cost, sizeof known->cost);
-    memcpy(f->price.size, known->size, sizeof known->size);
-    f->price.fetch_s = known->fetch_s;
-    f->price.flush_s = known->flush_s;
+    recall(f, known != NULL ? known : add_price(f, &key));
     return &f->price;
 }
 
