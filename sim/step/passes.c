@@ -16,7 +16,7 @@
  * hides of the gradient reduction and the parameter gather runs beside the last
  * backward and the first forward passes and is no span.
  */
-#include "sim/step/tasks_int.h"
+#include "sim/step/walk_int.h"
 
 static const enum mw_stream_kind stream_of_lane[MW_LANE_COUNT] = {
     MW_STREAM_COMPUTE, MW_STREAM_TP,      MW_STREAM_CP,  MW_STREAM_EP,
@@ -27,41 +27,6 @@ static const enum mw_span_kind kind_of_lane[MW_LANE_COUNT] = {
 static const enum mw_span_kind kind_of_phase[MW_PHASE_COUNT] = {
     MW_SPAN_F, MW_SPAN_RECOMPUTE, MW_SPAN_B, MW_SPAN_W};
 
-#define NO_TASK UINT32_MAX
-
-/* Tasks of one slot: where it begins, where its result is ready to be sent,
- * where it ends; its transfer, if there is one. */
-struct slot_tasks {
-    mw_task_id first, ready, last, transfer;
-};
-
-/* Wires of a device, ways out and in. */
-struct ends {
-    mw_wire_id out[MW_WIRE_KINDS], in[MW_WIRE_KINDS];
-};
-/* What the lanes of a virtual stage take of them. */
-struct parts {
-    double of[MW_PHASE_COUNT][MW_LANE_COUNT][MW_WIRE_KINDS];
-};
-
-struct walk {
-    struct mw_step_tasks *t;
-    const struct mw_step_frame *frame;
-    const struct mw_schedule *s;
-    bool sends_early;
-    struct mw_arena arena;
-    mw_stream_id (*stream)[MW_STREAM_COUNT]; /* per device */
-    mw_task_id *last;                        /* per device */
-    struct slot_tasks *slots;
-    uint32_t *f_slot, *b_slot; /* by (device, chunk, item) */
-    mw_time *transfer_ps;      /* by (from, to): [n * n], -1 unknown */
-    struct ends *wire;         /* per device; NULL: nothing is shared */
-    struct parts *part;        /* per virtual stage */
-    double (*transfer_part)[MW_WIRE_KINDS]; /* as transfer_ps */
-    mw_task_id *hidden;    /* per device: reduction behind passes */
-    uint32_t *hidden_from; /* the slot that it begins with */
-};
-
 static size_t key_of(const struct walk *w, int device, int chunk, int item)
 {
     return ((size_t)device * (size_t)w->s->n_chunks + (size_t)chunk) *
@@ -69,9 +34,8 @@ static size_t key_of(const struct walk *w, int device, int chunk, int item)
            (size_t)item;
 }
 
-/* Adds a task after the device's last one. */
-static mw_task_id chain(struct walk *w, int device, mw_time ps,
-                        const struct mw_span *span)
+mw_task_id mw_walk_chain(struct walk *w, int device, mw_time ps,
+                         const struct mw_span *span)
 {
     mw_task_id id = mw_graph_task(w->t->graph, w->stream[device][span->stream],
                                   ps, w->t->spans.n);
@@ -84,9 +48,9 @@ static mw_task_id chain(struct walk *w, int device, mw_time ps,
     return id;
 }
 
-static struct mw_span span_on(const struct walk *w, int device,
-                              enum mw_stream_kind stream,
-                              enum mw_span_kind kind, const char *name)
+struct mw_span mw_walk_span(const struct walk *w, int device,
+                            enum mw_stream_kind stream, enum mw_span_kind kind,
+                            const char *name)
 {
     struct mw_coord at = {0, 0, 0, device};
 
@@ -96,49 +60,6 @@ static struct mw_span span_on(const struct walk *w, int device,
                             .microbatch = -1,
                             .stage = -1,
                             .name = mw_timeline_name(w->t->timeline, name)};
-}
-
-/* ---- wires -----------------------------------------------------------------
- */
-static void use(struct walk *w, mw_task_id task, int from, int to,
-                const double part[MW_WIRE_KINDS])
-{
-    for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
-        mw_graph_use(w->t->graph, task, w->wire[from].out[kind], part[kind]);
-        mw_graph_use(w->t->graph, task, w->wire[to].in[kind], part[kind]);
-    }
-}
-
-static void use_for_coll(struct walk *w, mw_task_id task, int device,
-                         enum mw_coll_op op, double bytes,
-                         const struct mw_group *group)
-{
-    struct mw_wire_load load = {op, bytes, group};
-    double part[MW_WIRE_KINDS];
-
-    if (w->wire != NULL) {
-        mw_wires_coll_part(&w->frame->price, &load, part);
-        use(w, task, device, device, part);
-    }
-}
-
-static enum mw_coll_op reduction_of(const struct walk *w)
-{
-    return w->frame->price.layout->zero == 0 ? MW_ALL_REDUCE
-                                             : MW_REDUCE_SCATTER;
-}
-
-/* Traffic over dp (and cp) that passes hide. */
-static mw_task_id add_hidden(struct walk *w, int device, enum mw_coll_op op,
-                             double time_s, double bytes)
-{
-    struct mw_span span = span_on(w, device, MW_STREAM_DP, MW_SPAN_BUBBLE, "");
-    mw_task_id id = mw_graph_task(w->t->graph, mw_graph_stream(w->t->graph),
-                                  mw_time_from_s(time_s), w->t->spans.n);
-
-    mw_array_push(&w->t->spans, span);
-    use_for_coll(w, id, device, op, bytes, &w->frame->price.grad_group);
-    return id;
 }
 
 /* ---- passes ----------------------------------------------------------------
@@ -172,16 +93,16 @@ static void add_phase(struct walk *w, int device, const struct mw_slot *slot,
         if (ps == 0 && (lane != MW_LANE_COMPUTE || phase == MW_PHASE_R)) {
             continue;
         }
-        span = span_on(w, device, stream_of_lane[lane], kind,
-                       mw_span_kind_name(kind));
+        span = mw_walk_span(w, device, stream_of_lane[lane], kind,
+                            mw_span_kind_name(kind));
         span.microbatch = slot->microbatch / s->n_parts;
         span.stage = k;
         span.bytes = v->bytes[phase][lane] / s->n_parts;
         span.flops = lane == MW_LANE_COMPUTE ? v->flops[phase] / s->n_parts : 0;
-        mw_task_id task = chain(w, device, ps, &span);
+        mw_task_id task = mw_walk_chain(w, device, ps, &span);
 
         if (w->wire != NULL) {
-            use(w, task, device, device, w->part[k].of[phase][lane]);
+            mw_traffic_use(w, task, device, device, w->part[k].of[phase][lane]);
         }
     }
 }
@@ -225,8 +146,8 @@ static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
     if (to < 0 || to == device) {
         return;
     }
-    span = span_on(w, to, MW_STREAM_PP, MW_SPAN_PP,
-                   slot->pass == MW_PASS_F ? "receive F" : "receive B");
+    span = mw_walk_span(w, to, MW_STREAM_PP, MW_SPAN_PP,
+                        slot->pass == MW_PASS_F ? "receive F" : "receive B");
     span.microbatch = slot->microbatch / w->s->n_parts;
     span.stage = w->s->virtual_stage[device * w->s->n_chunks + slot->chunk] +
                  (slot->pass == MW_PASS_F ? 1 : -1);
@@ -237,54 +158,9 @@ static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
     mw_array_push(&w->t->spans, span);
     mw_graph_dep(w->t->graph, tasks->ready, tasks->transfer, 0);
     if (w->wire != NULL) {
-        use(w, tasks->transfer, device, to,
-            w->transfer_part[device * w->s->n_stages + to]);
+        mw_traffic_use(w, tasks->transfer, device, to,
+                       w->transfer_part[device * w->s->n_stages + to]);
     }
-}
-
-static mw_time slot_ps(const struct walk *w, int device, uint32_t i)
-{
-    const struct mw_slot *slot = &w->s->slot[i];
-    int k = w->s->virtual_stage[device * w->s->n_chunks + slot->chunk];
-    mw_time sum = 0;
-
-    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-        bool is_in = phase == MW_PHASE_F ? slot->pass == MW_PASS_F
-                     : phase == MW_PHASE_W
-                         ? slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW
-                         : slot->pass == MW_PASS_B || slot->pass == MW_PASS_BW;
-
-        for (int lane = 0; is_in && lane < MW_LANE_COUNT; lane++) {
-            sum += w->frame->vstage[k].ps[phase][lane] / w->s->n_parts;
-        }
-    }
-    return sum;
-}
-
-/* The last slot from which on passes take as long as the hidden reduction. */
-static uint32_t hidden_from(const struct walk *w, int device)
-{
-    mw_time ps = mw_time_from_s(w->frame->tail[device].hidden_reduce_s);
-    uint32_t i = w->s->first[device + 1];
-
-    while (i > w->s->first[device] && ps > 0) {
-        i--;
-        ps -= slot_ps(w, device, i);
-    }
-    return i;
-}
-
-/* An empty task, so that the reduction begins when the pass can. */
-static void start_hidden(struct walk *w, int device)
-{
-    const struct mw_tail *tail = &w->frame->tail[device];
-    struct mw_span span =
-        span_on(w, device, MW_STREAM_COMPUTE, MW_SPAN_BUBBLE, "");
-    mw_task_id begin = chain(w, device, 0, &span);
-
-    w->hidden[device] = add_hidden(w, device, reduction_of(w),
-                                   tail->hidden_reduce_s, tail->reduce_bytes);
-    mw_graph_dep(w->t->graph, begin, w->hidden[device], 0);
 }
 
 static void add_slot(struct walk *w, int device, uint32_t i)
@@ -295,7 +171,7 @@ static void add_slot(struct walk *w, int device, uint32_t i)
 
     tasks->first = (mw_task_id)mw_graph_size(w->t->graph);
     if (w->wire != NULL && i == w->hidden_from[device]) {
-        start_hidden(w, device);
+        mw_traffic_start_hidden(w, device);
     }
     if (slot->pass == MW_PASS_F) {
         add_phase(w, device, slot, MW_PHASE_F);
@@ -349,11 +225,11 @@ static void add_tail_task(struct walk *w, int device,
                           enum mw_stream_kind stream, enum mw_span_kind kind,
                           const char *name, mw_time ps, double bytes)
 {
-    struct mw_span span = span_on(w, device, stream, kind, name);
+    struct mw_span span = mw_walk_span(w, device, stream, kind, name);
 
     span.bytes = bytes;
     if (ps > 0) {
-        chain(w, device, ps, &span);
+        mw_walk_chain(w, device, ps, &span);
     }
 }
 
@@ -374,6 +250,10 @@ static void add_twin_reduction(struct walk *w)
     if (last_b != NO_TASK) {
         mw_graph_dep(w->t->graph, last_b, w->last[a], 0);
     }
+    if (w->wire != NULL) {
+        mw_traffic_use(w, w->last[a], a, b, w->twin_part);
+        mw_traffic_use(w, w->last[a], b, a, w->twin_part);
+    }
     w->last[b] = w->last[a];
     w->t->twin_task = w->last[a];
     w->t->twin_rank =
@@ -385,8 +265,8 @@ static void use_for_tail(struct walk *w, int device, enum mw_coll_op op,
                          mw_time ps, double bytes)
 {
     if (ps > 0) {
-        use_for_coll(w, w->last[device], device, op, bytes,
-                     &w->frame->price.grad_group);
+        mw_traffic_use_coll(w, w->last[device], device, op, bytes,
+                            &w->frame->price.grad_group);
     }
 }
 
@@ -396,7 +276,7 @@ static void add_reduction(struct walk *w, int device)
 
     add_tail_task(w, device, MW_STREAM_DP, MW_SPAN_DP, "reduce gradients",
                   tail->reduce_ps, tail->reduce_bytes);
-    use_for_tail(w, device, reduction_of(w), tail->reduce_ps,
+    use_for_tail(w, device, mw_traffic_reduction(w), tail->reduce_ps,
                  tail->reduce_bytes);
     if (w->wire != NULL && w->hidden[device] != NO_TASK &&
         tail->reduce_ps > 0) {
@@ -463,80 +343,6 @@ static void walk_init(struct walk *w, struct mw_step_tasks *t,
     w->sends_early = mw_step_sends_early(&frame->price, has_w_passes(s));
 }
 
-/* Is there traffic of this kind beside that of passes? Else nothing that they
- * do to it can meet anything. */
-static bool is_shared(const struct walk *w, enum mw_wire_kind kind)
-{
-    const struct mw_step_frame *f = w->frame;
-    enum mw_wire_kind of_grads =
-        f->price.grad_group.n_nodes > 1 ? MW_WIRE_NIC : MW_WIRE_LINK;
-
-    if (kind == of_grads && f->price.grad_group.n_ranks > 1) {
-        return true;
-    }
-    for (int d = 0; d < w->s->n_stages; d++) {
-        for (int e = 0; e < w->s->n_stages; e++) {
-            bool crosses = mw_cost_stages_cross(f->price.layout, d, e,
-                                                f->price.ctx->domain_gpus);
-
-            if (d != e && crosses == (kind == MW_WIRE_NIC)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static void fill_parts(struct walk *w)
-{
-    bool shared[MW_WIRE_KINDS];
-
-    for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
-        shared[kind] = is_shared(w, (enum mw_wire_kind)kind);
-    }
-    for (int k = 0; k < w->frame->n_virtual; k++) {
-        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-            for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
-                double *part = w->part[k].of[phase][lane];
-
-                mw_wires_part(w->frame, &w->frame->vstage[k],
-                              (enum mw_phase)phase, (enum mw_lane)lane, part);
-                for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
-                    part[kind] = shared[kind] ? part[kind] : 0;
-                }
-            }
-        }
-    }
-}
-
-static void add_wires(struct walk *w)
-{
-    size_t n = (size_t)w->s->n_stages;
-
-    w->wire = mw_arena_alloc(&w->arena, n, sizeof *w->wire);
-    w->part =
-        mw_arena_alloc(&w->arena, (size_t)w->frame->n_virtual, sizeof *w->part);
-    w->transfer_part =
-        mw_arena_alloc(&w->arena, n * n, sizeof *w->transfer_part);
-    w->hidden = mw_arena_alloc(&w->arena, n, sizeof *w->hidden);
-    w->hidden_from = mw_arena_alloc(&w->arena, n, sizeof *w->hidden_from);
-    for (int d = 0; d < w->s->n_stages; d++) {
-        const struct mw_tail *tail = &w->frame->tail[d];
-
-        for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
-            w->wire[d].out[kind] = mw_graph_wire(w->t->graph);
-            w->wire[d].in[kind] = mw_graph_wire(w->t->graph);
-        }
-        w->hidden[d] = NO_TASK;
-        w->hidden_from[d] = hidden_from(w, d);
-        if (tail->hidden_gather_s > 0) {
-            add_hidden(w, d, MW_ALL_GATHER, tail->hidden_gather_s,
-                       tail->gather_bytes);
-        }
-    }
-    fill_parts(w);
-}
-
 void mw_step_tasks_build(struct mw_step_tasks *t,
                          const struct mw_step_frame *frame,
                          const struct mw_schedule *s)
@@ -546,7 +352,7 @@ void mw_step_tasks_build(struct mw_step_tasks *t,
     walk_init(&w, t, frame, s);
     t->twin_task = NO_TASK;
     if (frame->price.wires != NULL && !t->no_sharing && !s->is_forward_only) {
-        add_wires(&w);
+        mw_traffic_init(&w);
     }
     for (int d = 0; d < s->n_stages; d++) {
         for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {

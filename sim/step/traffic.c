@@ -1,0 +1,188 @@
+/*
+ * Which wires the tasks of a step use: see step_wires.c for what a wire is and
+ * how much of it a task takes.
+ *
+ * What the stack hides of the gradient reduction runs beside the last passes of
+ * its device, from the pass on from which they take as long as it does, and
+ * what it hides of the parameter gather from the start of the step; so alone
+ * they end in time and change nothing. Neither is a span.
+ */
+#include "sim/step/walk_int.h"
+
+void mw_traffic_use(struct walk *w, mw_task_id task, int from, int to,
+                    const double part[MW_WIRE_KINDS])
+{
+    for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
+        mw_graph_use(w->t->graph, task, w->wire[from].out[kind], part[kind]);
+        mw_graph_use(w->t->graph, task, w->wire[to].in[kind], part[kind]);
+    }
+}
+
+void mw_traffic_use_coll(struct walk *w, mw_task_id task, int device,
+                         enum mw_coll_op op, double bytes,
+                         const struct mw_group *group)
+{
+    struct mw_wire_load load = {op, bytes, group};
+    double part[MW_WIRE_KINDS];
+
+    if (w->wire != NULL) {
+        mw_wires_coll_part(&w->frame->price, &load, part);
+        mw_traffic_use(w, task, device, device, part);
+    }
+}
+
+enum mw_coll_op mw_traffic_reduction(const struct walk *w)
+{
+    return w->frame->price.layout->zero == 0 ? MW_ALL_REDUCE
+                                             : MW_REDUCE_SCATTER;
+}
+
+/* Traffic over dp (and cp) that passes hide. */
+static mw_task_id add_hidden(struct walk *w, int device, enum mw_coll_op op,
+                             double time_s, double bytes)
+{
+    struct mw_span span =
+        mw_walk_span(w, device, MW_STREAM_DP, MW_SPAN_BUBBLE, "");
+    mw_task_id id = mw_graph_task(w->t->graph, mw_graph_stream(w->t->graph),
+                                  mw_time_from_s(time_s), w->t->spans.n);
+
+    mw_array_push(&w->t->spans, span);
+    mw_traffic_use_coll(w, id, device, op, bytes, &w->frame->price.grad_group);
+    return id;
+}
+
+static mw_time slot_ps(const struct walk *w, int device, uint32_t i)
+{
+    const struct mw_slot *slot = &w->s->slot[i];
+    int k = w->s->virtual_stage[device * w->s->n_chunks + slot->chunk];
+    mw_time sum = 0;
+
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        bool is_in = phase == MW_PHASE_F ? slot->pass == MW_PASS_F
+                     : phase == MW_PHASE_W
+                         ? slot->pass == MW_PASS_W || slot->pass == MW_PASS_BW
+                         : slot->pass == MW_PASS_B || slot->pass == MW_PASS_BW;
+
+        for (int lane = 0; is_in && lane < MW_LANE_COUNT; lane++) {
+            sum += w->frame->vstage[k].ps[phase][lane] / w->s->n_parts;
+        }
+    }
+    return sum;
+}
+
+/* The last slot from which on passes take as long as the hidden reduction. */
+static uint32_t hidden_from(const struct walk *w, int device)
+{
+    mw_time ps = mw_time_from_s(w->frame->tail[device].hidden_reduce_s);
+    uint32_t i = w->s->first[device + 1];
+
+    while (i > w->s->first[device] && ps > 0) {
+        i--;
+        ps -= slot_ps(w, device, i);
+    }
+    return i;
+}
+
+/* An empty task, so that the reduction begins when the pass can. */
+void mw_traffic_start_hidden(struct walk *w, int device)
+{
+    const struct mw_tail *tail = &w->frame->tail[device];
+    struct mw_span span =
+        mw_walk_span(w, device, MW_STREAM_COMPUTE, MW_SPAN_BUBBLE, "");
+    mw_task_id begin = mw_walk_chain(w, device, 0, &span);
+
+    w->hidden[device] = add_hidden(w, device, mw_traffic_reduction(w),
+                                   tail->hidden_reduce_s, tail->reduce_bytes);
+    mw_graph_dep(w->t->graph, begin, w->hidden[device], 0);
+}
+
+/* Is there traffic of this kind beside that of passes? Else nothing that they
+ * do to it can meet anything. */
+static bool is_shared(const struct walk *w, enum mw_wire_kind kind)
+{
+    const struct mw_step_frame *f = w->frame;
+    enum mw_wire_kind of_grads =
+        f->price.grad_group.n_nodes > 1 ? MW_WIRE_NIC : MW_WIRE_LINK;
+
+    if (kind == of_grads && f->price.grad_group.n_ranks > 1) {
+        return true;
+    }
+    for (int d = 0; d < w->s->n_stages; d++) {
+        for (int e = 0; e < w->s->n_stages; e++) {
+            bool crosses = mw_cost_stages_cross(f->price.layout, d, e,
+                                                f->price.ctx->domain_gpus);
+
+            if (d != e && crosses == (kind == MW_WIRE_NIC)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void fill_parts(struct walk *w)
+{
+    bool shared[MW_WIRE_KINDS];
+
+    for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
+        shared[kind] = is_shared(w, (enum mw_wire_kind)kind);
+    }
+    for (int k = 0; k < w->frame->n_virtual; k++) {
+        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+            for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
+                double *part = w->part[k].of[phase][lane];
+
+                mw_wires_part(w->frame, &w->frame->vstage[k],
+                              (enum mw_phase)phase, (enum mw_lane)lane, part);
+                for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
+                    part[kind] = shared[kind] ? part[kind] : 0;
+                }
+            }
+        }
+    }
+}
+
+static void twin_part(struct walk *w)
+{
+    const struct mw_step_price *p = &w->frame->price;
+    int a = w->frame->twin_first, b = w->frame->twin_last;
+    int per_node = p->ctx->domain_gpus;
+    bool crosses = mw_cost_stages_cross(p->layout, a, b, per_node);
+    struct mw_group pair = {2, crosses ? 2 : 1, crosses ? 1 : 2,
+                            mw_cost_pp_sharers(p->layout, per_node)};
+    struct mw_wire_load load = {MW_ALL_REDUCE,
+                                w->frame->tail[a].embedding_bytes, &pair};
+
+    mw_wires_coll_part(p, &load, w->twin_part);
+}
+
+void mw_traffic_init(struct walk *w)
+{
+    size_t n = (size_t)w->s->n_stages;
+
+    w->wire = mw_arena_alloc(&w->arena, n, sizeof *w->wire);
+    w->part =
+        mw_arena_alloc(&w->arena, (size_t)w->frame->n_virtual, sizeof *w->part);
+    w->transfer_part =
+        mw_arena_alloc(&w->arena, n * n, sizeof *w->transfer_part);
+    w->hidden = mw_arena_alloc(&w->arena, n, sizeof *w->hidden);
+    w->hidden_from = mw_arena_alloc(&w->arena, n, sizeof *w->hidden_from);
+    for (int d = 0; d < w->s->n_stages; d++) {
+        const struct mw_tail *tail = &w->frame->tail[d];
+
+        for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
+            w->wire[d].out[kind] = mw_graph_wire(w->t->graph);
+            w->wire[d].in[kind] = mw_graph_wire(w->t->graph);
+        }
+        w->hidden[d] = NO_TASK;
+        w->hidden_from[d] = hidden_from(w, d);
+        if (tail->hidden_gather_s > 0) {
+            add_hidden(w, d, MW_ALL_GATHER, tail->hidden_gather_s,
+                       tail->gather_bytes);
+        }
+    }
+    fill_parts(w);
+    if (w->frame->twin_first >= 0) {
+        twin_part(w);
+    }
+}
