@@ -27,6 +27,7 @@ int mw_verb_compare(int argc, char **argv);
 int mw_verb_diff(int argc, char **argv);
 int mw_verb_calibrate(int argc, char **argv);
 int mw_verb_report(int argc, char **argv);
+int mw_verb_export(int argc, char **argv);
 
 /*
  * --json, --quiet, --hwdb DIR: a child parser for every verb. Put

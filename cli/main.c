@@ -67,6 +67,10 @@ static const struct verb verbs[] = {
     {"report", "PLAN|SCENARIO -o FILE.html", "a plan as one page with pictures",
      mw_verb_report},
 #endif
+#ifdef MW_VERB_EXPORT
+    {"export", "PLAN --to FRAMEWORK -o FILE",
+     "launch files for the user's framework", mw_verb_export},
+#endif
 };
 /* clang-format on */
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };

@@ -1,0 +1,26 @@
+/* Inside of exports: one emitter a framework. */
+#ifndef MW_PLANNER_EXPORT_EXPORT_INT_H
+#define MW_PLANNER_EXPORT_EXPORT_INT_H
+
+#include "planner/export/export.h"
+
+/* MW_ENO "rule: message"; the framework's name goes in front later. */
+enum mw_status mw_export_refuse(struct mw_err *err, const char *rule,
+                                const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A line of notes. */
+void mw_export_note(struct mw_export *out, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "torchrun --nnodes N --nproc-per-node G ... " up to the program. */
+void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out);
+/* Every virtual stage has as many layers. */
+bool mw_export_is_even(const struct mw_plan *plan);
+
+enum mw_status mw_export_megatron(const struct mw_export_in *in,
+                                  struct mw_export *out, struct mw_err *err);
+enum mw_status mw_export_torchtitan(const struct mw_export_in *in,
+                                    struct mw_export *out, struct mw_err *err);
+enum mw_status mw_export_nanotron(const struct mw_export_in *in,
+                                  struct mw_export *out, struct mw_err *err);
+
+#endif

@@ -1,0 +1,355 @@
+/*
+ * Options of Megatron-LM's pretrain_gpt.py, one a line, for
+ * `pretrain_gpt.py $(cat FILE)`. Names and values: Megatron-LM of August 2026,
+ * megatron/training/arguments.py and the dataclasses of megatron/core.
+ *
+ *   layers   even ones by counts; others by --pipeline-model-parallel-layout
+ *            (E embedding, t layer, m multi-token prediction, L head and loss,
+ * | a cut), whose stages go round the pipeline ranks as our virtual stages do
+ *   ZeRO-1   --use-distributed-optimizer; ZeRO-2 and -3 are Megatron-FSDP
+ *   HSDP     as many instances of the distributed optimizer as groups
+ *
+ * Data parallelism is never given: it is what the other ways leave.
+ */
+#include "planner/export/export_int.h"
+
+#include <math.h>
+#include <string.h>
+
+struct writer {
+    const struct mw_export_in *in;
+    struct mw_export *out;
+};
+
+static void flag(struct writer *w, const char *name)
+{
+    mw_str_addf(&w->out->file, "--%s\n", name);
+}
+
+static void number(struct writer *w, const char *name, long long v)
+{
+    mw_str_addf(&w->out->file, "--%s %lld\n", name, v);
+}
+
+static void word(struct writer *w, const char *name, const char *v)
+{
+    mw_str_addf(&w->out->file, "--%s %s\n", name, v);
+}
+
+/* ---- grid ------------------------------------------------------------------
+ */
+static void put_layers(struct writer *w)
+{
+    const struct mw_plan *plan = w->in->plan;
+    int last = plan->n_virtual - 1;
+
+    if (mw_export_is_even(plan)) {
+        if (plan->layout.vpp > 1) {
+            number(w, "num-virtual-stages-per-pipeline-rank", plan->layout.vpp);
+        }
+        return;
+    }
+    mw_str_add(&w->out->file, "--pipeline-model-parallel-layout ");
+    for (int k = 0; k <= last; k++) {
+        mw_str_addf(&w->out->file, "%s%s", k > 0 ? "|" : "", k == 0 ? "E" : "");
+        if (plan->layers[k] > 0) {
+            mw_str_addf(&w->out->file, "t*%d", plan->layers[k]);
+        }
+        for (int i = 0; k == last && i < w->in->scenario->model.n_mtp; i++) {
+            mw_str_add(&w->out->file, "m");
+        }
+        mw_str_add(&w->out->file, k == last ? "L" : "");
+    }
+    mw_str_add(&w->out->file, "\n");
+}
+
+static void put_grid(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+    static const char *const forms[] = {[MW_CP_GATHER] = "all_gather",
+                                        [MW_CP_RING] = "p2p",
+                                        [MW_CP_A2A] = "a2a"};
+
+    number(w, "tensor-model-parallel-size", l->tp);
+    number(w, "pipeline-model-parallel-size", l->pp);
+    put_layers(w);
+    number(w, "context-parallel-size", l->cp);
+    if (l->cp > 1) {
+        word(w, "cp-comm-type", forms[l->cp_form]);
+    }
+    if (l->sp) {
+        flag(w, "sequence-parallel");
+    }
+    if (strcmp(l->order, "tp-cp-ep-pp-dp") == 0) {
+        flag(w, "use-tp-pp-dp-mapping");
+    }
+}
+
+/* ---- data parallel state ---------------------------------------------------
+ */
+static void put_zero(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+
+    if (l->zero == 1) {
+        flag(w, "use-distributed-optimizer");
+        flag(w, "overlap-grad-reduce");
+        flag(w, "overlap-param-gather");
+    } else if (l->zero >= 2) {
+        flag(w, "use-megatron-fsdp");
+        word(w, "data-parallel-sharding-strategy",
+             l->zero == 2 ? "optim_grads" : "optim_grads_params");
+        flag(w, "use-distributed-optimizer");
+        flag(w, "overlap-grad-reduce");
+        flag(w, "overlap-param-gather");
+    } else if (l->dp > 1) {
+        flag(w, "overlap-grad-reduce");
+    }
+    if (l->dp_shard > 0 && l->dp_shard < l->dp) {
+        number(w, "num-distributed-optimizer-instances", l->dp / l->dp_shard);
+    }
+    word(w, "ckpt-format", l->zero >= 2 ? "fsdp_dtensor" : "torch_dist");
+}
+
+static void put_offload(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+    int layers =
+        (int)lround(l->offload_activations * w->in->scenario->model.n_layers);
+
+    if (l->offload_optimizer > 0) {
+        flag(w, "optimizer-cpu-offload");
+        mw_str_addf(&w->out->file, "--optimizer-offload-fraction %.6g\n",
+                    l->offload_optimizer);
+        flag(w, "use-precision-aware-optimizer");
+    }
+    if (layers > 0) {
+        number(w, "cpu-offloading-num-layers", layers);
+    }
+}
+
+static void put_recompute(struct writer *w)
+{
+    switch (w->in->plan->layout.recompute) {
+    case MW_RECOMPUTE_NONE:
+        break;
+    case MW_RECOMPUTE_SELECTIVE:
+        word(w, "recompute-granularity", "selective");
+        word(w, "recompute-modules", "core_attn");
+        break;
+    case MW_RECOMPUTE_FULL:
+        word(w, "recompute-granularity", "full");
+        word(w, "recompute-method", "uniform");
+        number(w, "recompute-num-layers", 1);
+        break;
+    }
+}
+
+/* ---- model -----------------------------------------------------------------
+ */
+static void put_attention(struct writer *w)
+{
+    const struct mw_model *m = &w->in->scenario->model;
+
+    number(w, "num-attention-heads", m->n_heads);
+    if (m->mla.on) {
+        flag(w, "multi-latent-attention");
+        if (m->mla.q_lora > 0) {
+            number(w, "q-lora-rank", m->mla.q_lora);
+        }
+        number(w, "kv-lora-rank", m->mla.kv_lora);
+        number(w, "qk-head-dim", m->mla.nope_dim);
+        number(w, "qk-pos-emb-head-dim", m->mla.rope_dim);
+        number(w, "v-head-dim", m->mla.v_dim);
+    } else {
+        if (m->n_kv_heads != m->n_heads) {
+            flag(w, "group-query-attention");
+            number(w, "num-query-groups", m->n_kv_heads);
+        }
+        number(w, "kv-channels", m->head_dim);
+    }
+    if (m->qk_norm) {
+        flag(w, "qk-layernorm");
+    }
+}
+
+static void put_experts(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+    const struct mw_moe *e = &w->in->scenario->model.moe;
+
+    if (e->n_experts == 0) {
+        return;
+    }
+    number(w, "num-experts", e->n_experts);
+    number(w, "moe-router-topk", e->top_k);
+    number(w, "moe-ffn-hidden-size", e->ffn);
+    if (e->first_dense > 0) {
+        mw_str_addf(&w->out->file, "--moe-layer-freq ([0]*%d+[1]*%d)\n",
+                    e->first_dense,
+                    w->in->scenario->model.n_layers - e->first_dense);
+    } else if (e->every > 1) {
+        number(w, "moe-layer-freq", e->every);
+    }
+    if (e->shared_ffn > 0) {
+        number(w, "moe-shared-expert-intermediate-size", e->shared_ffn);
+    }
+    flag(w, "moe-grouped-gemm");
+    word(w, "moe-token-dispatcher-type", "alltoall");
+    number(w, "expert-model-parallel-size", l->ep);
+    number(w, "expert-tensor-parallel-size", l->etp);
+}
+
+static void put_position(struct writer *w)
+{
+    const struct mw_model *m = &w->in->scenario->model;
+    long long seq = w->in->scenario->workload.seq;
+
+    switch (m->position) {
+    case MW_POS_ROTARY:
+        word(w, "position-embedding-type", "rope");
+        break;
+    case MW_POS_LEARNED:
+        word(w, "position-embedding-type", "learned_absolute");
+        break;
+    case MW_POS_NONE:
+        word(w, "position-embedding-type", "none");
+        break;
+    case MW_POS_ALIBI:
+        break; /* refused before */
+    }
+    number(w, "max-position-embeddings", m->max_seq > seq ? m->max_seq : seq);
+}
+
+static void put_model(struct writer *w)
+{
+    const struct mw_model *m = &w->in->scenario->model;
+
+    number(w, "num-layers", m->n_layers);
+    number(w, "hidden-size", m->hidden);
+    number(w, "ffn-hidden-size", m->ffn);
+    put_attention(w);
+    put_position(w);
+    word(w, "normalization", m->norm == MW_NORM_RMS ? "RMSNorm" : "LayerNorm");
+    if (m->is_gated) {
+        flag(w, "swiglu");
+    }
+    if (!m->bias_mlp) {
+        flag(w, "disable-bias-linear");
+        if (m->bias_qkv) {
+            flag(w, "add-qkv-bias");
+        }
+    }
+    if (!m->tied) {
+        flag(w, "untie-embeddings-and-output-weights");
+    }
+    if (m->n_mtp > 0) {
+        number(w, "mtp-num-layers", m->n_mtp);
+    }
+    put_experts(w);
+    number(w, "vocab-size", m->vocab);
+    number(w, "make-vocab-size-divisible-by", 1);
+}
+
+static void put_work(struct writer *w)
+{
+    const struct mw_workload *k = &w->in->scenario->workload;
+    double dropout = k->has_dropout ? 0.1 : 0;
+
+    number(w, "seq-length", k->seq);
+    number(w, "micro-batch-size", w->in->plan->layout.micro_batch);
+    number(w, "global-batch-size", k->global_batch);
+    mw_str_addf(&w->out->file, "--attention-dropout %g\n--hidden-dropout %g\n",
+                dropout, dropout);
+    if (k->dtype != MW_FP32 && k->dtype != MW_TF32) {
+        flag(w, k->dtype == MW_FP16 ? "fp16" : "bf16");
+    }
+    if (k->dtype == MW_FP8) {
+        word(w, "fp8-format", "hybrid");
+    } else if (k->dtype == MW_FP4) {
+        word(w, "fp4-format", "e2m1");
+    }
+    if (k->grad_dtype == MW_BF16) {
+        flag(w, "grad-reduce-in-bf16");
+    }
+    word(w, "transformer-impl", "transformer_engine");
+    word(w, "attention-backend", k->is_flash ? "flash" : "unfused");
+}
+
+static void put_placeholders(struct writer *w)
+{
+    word(w, "tokenizer-type", "NullTokenizer");
+    flag(w, "mock-data");
+    number(w, "train-iters", 1000);
+    word(w, "lr", "1.5e-4");
+    number(w, "log-interval", 1);
+    number(w, "eval-iters", 0);
+}
+
+/* ---- all -------------------------------------------------------------------
+ */
+static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
+{
+    const struct mw_model *m = &in->scenario->model;
+    const struct mw_layout *l = &in->plan->layout;
+
+    if (m->position == MW_POS_ALIBI) {
+        return mw_export_refuse(err, "megatron_positions",
+                                "ALiBi positions are not among rope, "
+                                "learned_absolute, none");
+    }
+    if (m->act == MW_ACT_RELU || (m->act == MW_ACT_SILU && !m->is_gated) ||
+        (m->act == MW_ACT_GELU && m->is_gated)) {
+        return mw_export_refuse(err, "megatron_activation",
+                                "the MLP's activation is neither GELU nor "
+                                "SwiGLU");
+    }
+    if (m->sandwich_norm) {
+        return mw_export_refuse(err, "megatron_norms",
+                                "norms after attention and MLP have no option");
+    }
+    if (m->moe.n_experts > 0 && l->tp > 1 && !l->sp) {
+        return mw_export_refuse(err, "megatron_experts_sp",
+                                "experts with tp %d need sequence parallelism "
+                                "(megatron/core/transformer/moe/moe_layer.py)",
+                                l->tp);
+    }
+    if (l->pp == 1 && l->vpp > 1) {
+        return mw_export_refuse(err, "megatron_chunks",
+                                "chunks (vpp %d) need pp of at least 2",
+                                l->vpp);
+    }
+    return MW_OK;
+}
+
+enum mw_status mw_export_megatron(const struct mw_export_in *in,
+                                  struct mw_export *out, struct mw_err *err)
+{
+    struct writer w = {in, out};
+    const struct mw_layout *l = &in->plan->layout;
+    enum mw_status status = check(in, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    put_grid(&w);
+    put_zero(&w);
+    put_offload(&w);
+    put_recompute(&w);
+    put_model(&w);
+    put_work(&w);
+    put_placeholders(&w);
+    /* FSDP forbids what tensor and context parallelism demand before
+     * Blackwell (arguments.py:1048 and 1454). */
+    if (l->zero < 2) {
+        mw_str_add(&out->launch, "CUDA_DEVICE_MAX_CONNECTIONS=1 ");
+    }
+    mw_export_torchrun(in, out);
+    mw_str_addf(&out->launch, "pretrain_gpt.py $(cat %s)\n", in->file);
+    if (l->zero >= 2 && (l->tp > 1 || l->cp > 1)) {
+        mw_export_note(out, "FSDP must not run under "
+                            "CUDA_DEVICE_MAX_CONNECTIONS=1, tp and cp want it "
+                            "before Blackwell: they will overlap less");
+    }
+    return MW_OK;
+}

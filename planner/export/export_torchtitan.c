@@ -1,0 +1,191 @@
+/*
+ * A TOML file of TorchTitan 0.2.2 (the last version with files; its fields are
+ * those of torchtitan/config/job_config.py). Models are TorchTitan's own, by
+ * name and flavor. With a pipeline the local batch is the replica's whole
+ * batch, split into micro-batches by the schedule; without one it is a
+ * micro-batch, and gradients accumulate up to the global batch.
+ */
+#include "planner/export/export_int.h"
+
+#include <strings.h>
+
+/* Presets that are a flavor of TorchTitan (torchtitan/models). */
+static const struct {
+    const char *preset, *name, *flavor;
+} flavors[] = {
+    {"llama3-8b", "llama3", "8B"},       {"llama3-70b", "llama3", "70B"},
+    {"llama3.1-8b", "llama3", "8B"},     {"llama3.1-70b", "llama3", "70B"},
+    {"llama3.1-405b", "llama3", "405B"}, {"qwen3-0.6b", "qwen3", "0.6B"},
+    {"qwen3-1.7b", "qwen3", "1.7B"},     {"qwen3-4b", "qwen3", "4B"},
+    {"qwen3-8b", "qwen3", "8B"},         {"qwen3-14b", "qwen3", "14B"},
+    {"qwen3-32b", "qwen3", "32B"},       {"qwen3-30b-a3b", "qwen3", "30B-A3B"}};
+enum { N_FLAVORS = sizeof flavors / sizeof flavors[0] };
+
+/* Our schedules by PyTorch's names. */
+static const struct {
+    const char *ours, *theirs;
+} schedules[] = {{"1f1b", "1F1B"},
+                 {"gpipe", "GPipe"},
+                 {"interleaved-1f1b", "Interleaved1F1B"},
+                 {"looped-bfs", "LoopedBFS"},
+                 {"interleaved-zb", "InterleavedZeroBubble"},
+                 {"zb-v", "ZBVZeroBubble"},
+                 {"dualpipev", "DualPipeV"}};
+enum { N_SCHEDULES = sizeof schedules / sizeof schedules[0] };
+
+static int flavor_of(const struct mw_model *model)
+{
+    for (int i = 0; i < N_FLAVORS; i++) {
+        if (strcasecmp(flavors[i].preset, model->name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static const char *schedule_of(const struct mw_layout *l)
+{
+    for (int i = 0; i < N_SCHEDULES; i++) {
+        if (strcasecmp(schedules[i].ours, l->schedule) == 0) {
+            return schedules[i].theirs;
+        }
+    }
+    return NULL;
+}
+
+static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    const struct mw_workload *w = &in->scenario->workload;
+
+    if (flavor_of(&in->scenario->model) < 0) {
+        return mw_export_refuse(err, "titan_model",
+                                "'%s' is no model of TorchTitan's; the Llama 3 "
+                                "and Qwen 3 presets are",
+                                in->scenario->model.name);
+    }
+    if (l->pp > 1 && !mw_export_is_even(in->plan)) {
+        return mw_export_refuse(err, "titan_layers",
+                                "stages of unequal layers cannot be said "
+                                "(pipeline_parallel_layers_per_stage)");
+    }
+    if (l->pp > 1 && schedule_of(l) == NULL) {
+        return mw_export_refuse(err, "titan_schedule",
+                                "%s has no name in PyTorch", l->schedule);
+    }
+    if (l->tp > 1 && !l->sp) {
+        return mw_export_refuse(err, "titan_sp",
+                                "tensor parallelism is with sequence "
+                                "parallelism there: plan with sp");
+    }
+    if (w->dtype != MW_BF16 && w->dtype != MW_FP32) {
+        return mw_export_refuse(err, "titan_dtype",
+                                "%s is a converter there (quantize); bf16 and "
+                                "fp32 are written",
+                                mw_dtype_name(w->dtype));
+    }
+    return MW_OK;
+}
+
+static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    int shard = l->zero < 2 ? 1 : l->dp_shard > 0 ? l->dp_shard : l->dp;
+
+    mw_str_addf(f,
+                "[parallelism]\n"
+                "data_parallel_replicate_degree = %d\n"
+                "data_parallel_shard_degree = %d\n",
+                l->dp / shard, shard);
+    if (l->zero >= 2) {
+        mw_str_addf(f, "fsdp_reshard_after_forward = \"%s\"\n",
+                    l->zero == 3 && l->reshard ? "always" : "never");
+    }
+    mw_str_addf(f,
+                "tensor_parallel_degree = %d\npipeline_parallel_degree = %d\n",
+                l->tp, l->pp);
+    if (l->pp > 1) {
+        mw_str_addf(f,
+                    "pipeline_parallel_schedule = \"%s\"\n"
+                    "pipeline_parallel_layers_per_stage = %d\n"
+                    "pipeline_parallel_first_stage_less_layers = 0\n"
+                    "pipeline_parallel_last_stage_less_layers = 0\n"
+                    "pipeline_parallel_microbatch_size = %d\n",
+                    schedule_of(l), in->plan->layers[0], l->micro_batch);
+    }
+    mw_str_addf(f, "context_parallel_degree = %d\n", l->cp);
+    if (l->cp > 1) {
+        mw_str_addf(f, "context_parallel_rotate_method = \"%s\"\n",
+                    l->cp_form == MW_CP_RING ? "alltoall" : "allgather");
+    }
+    if (in->scenario->model.moe.n_experts > 0) {
+        mw_str_addf(f,
+                    "expert_parallel_degree = %d\n"
+                    "expert_tensor_parallel_degree = %d\n",
+                    l->ep, l->etp);
+    }
+    mw_str_add(f, "\n");
+}
+
+static void put_training(const struct mw_export_in *in, struct mw_str *f)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    const struct mw_workload *w = &in->scenario->workload;
+    long long local =
+        l->pp > 1 ? w->global_batch / l->dp : (long long)l->micro_batch;
+
+    mw_str_addf(f,
+                "[training]\nlocal_batch_size = %lld\nglobal_batch_size = "
+                "%lld\nseq_len = %lld\nsteps = 1000\ndataset = \"c4\"\n"
+                "mixed_precision_param = \"%s\"\n",
+                local, (long long)w->global_batch, (long long)w->seq,
+                w->dtype == MW_BF16 ? "bfloat16" : "float32");
+    if (l->offload_optimizer > 0) {
+        mw_str_add(f, "enable_cpu_offload = true\n");
+    }
+    mw_str_add(f, "\n[optimizer]\nname = \"AdamW\"\nlr = 1.5e-4\n\n");
+}
+
+static void put_rest(const struct mw_export_in *in, struct mw_str *f)
+{
+    static const char *const modes[] = {[MW_RECOMPUTE_NONE] = "none",
+                                        [MW_RECOMPUTE_SELECTIVE] = "selective",
+                                        [MW_RECOMPUTE_FULL] = "full"};
+    enum mw_recompute recompute = in->plan->layout.recompute;
+
+    mw_str_addf(f, "[activation_checkpoint]\nmode = \"%s\"\n",
+                modes[recompute]);
+    if (recompute == MW_RECOMPUTE_SELECTIVE) {
+        mw_str_add(f, "selective_ac_option = \"op\"\n");
+    }
+    mw_str_add(f, "\n[compile]\nenable = true\ncomponents = [\"model\", "
+                  "\"loss\"]\n");
+}
+
+enum mw_status mw_export_torchtitan(const struct mw_export_in *in,
+                                    struct mw_export *out, struct mw_err *err)
+{
+    enum mw_status status = check(in, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    int i = flavor_of(&in->scenario->model);
+
+    mw_str_addf(&out->file,
+                "[job]\ndump_folder = \"./outputs\"\n\n[model]\nname = "
+                "\"%s\"\nflavor = \"%s\"\nhf_assets_path = \"./assets/hf\"\n\n",
+                flavors[i].name, flavors[i].flavor);
+    put_training(in, &out->file);
+    put_parallelism(in, &out->file);
+    put_rest(in, &out->file);
+    mw_export_torchrun(in, out);
+    mw_str_addf(&out->launch, "-m torchtitan.train --job.config_file %s\n",
+                in->file);
+    if (in->plan->layout.recompute == MW_RECOMPUTE_SELECTIVE) {
+        mw_export_note(out, "TorchTitan's selective checkpointing keeps "
+                            "products by operator; ours computes attention "
+                            "again alone");
+    }
+    return MW_OK;
+}

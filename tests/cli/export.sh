@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# `export`: what is written says the same as the plan; what a framework cannot do
+# is refused with its rule, and no file is left.
+. "${MW_SOURCE:?}/tests/cli/lib.sh"
+mw=${MESHWRIGHT:?}
+command -v python3 >/dev/null || exit 77
+
+scenario() { # NAME MODEL NODES LAYOUT [WORKLOAD]
+    printf 'format: 1\nname: %s\nmodel: %s\ncluster: {system: dgx-h100, nodes: %s}\nworkload: {seq: 8192, global_batch: 256%s}\nlayout: {%s}\n' \
+        "$1" "$2" "$3" "${5:-}" "$4" >"$1.yaml"
+}
+# args EXPRESSION: of the options in out.args, o[name] (True for a flag).
+args() {
+    EXPRESSION=$1 python3 -c '
+import os, sys
+o = {}
+for line in open("out.args"):
+    words = line.split()
+    o[words[0].lstrip("-")] = words[1] if len(words) > 1 else True
+sys.exit(0 if eval(os.environ["EXPRESSION"]) else 1)' || fail "not true: $1 ($(tr '\n' ' ' <out.args))"
+    n_checks=$((n_checks + 1))
+}
+toml() {
+    EXPRESSION=$1 python3 -c '
+import os, sys, tomllib
+o = tomllib.load(open("out.toml", "rb"))
+p = o["parallelism"]
+sys.exit(0 if eval(os.environ["EXPRESSION"]) else 1)' || fail "not true: $1 ($(cat out.toml))"
+    n_checks=$((n_checks + 1))
+}
+
+# --- Megatron-Core: interleaved, even; launch line
+scenario even llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 5, dp: 2, zero: 1, micro_batch: 1, schedule: interleaved-1f1b, recompute: selective'
+expect 0 "$mw" export even.yaml --to megatron-core -o out.args
+grep -qx 'CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 8 --nproc-per-node 8 .* pretrain_gpt.py $(cat out.args)' stdout.txt || fail "launch: $(cat stdout.txt)"
+grep -q placeholders stderr.txt || fail "no note"
+args "o['tensor-model-parallel-size'] == '8' and o['pipeline-model-parallel-size'] == '4' and o['num-virtual-stages-per-pipeline-rank'] == '5'"
+args "o['sequence-parallel'] and o['use-distributed-optimizer'] and o['recompute-granularity'] == 'selective'"
+args "o['num-layers'] == '80' and o['hidden-size'] == '8192' and o['num-query-groups'] == '8' and o['swiglu'] and o['global-batch-size'] == '256'"
+args "'data-parallel-size' not in o and 'pipeline-model-parallel-layout' not in o and o['bf16']"
+
+# Uneven layers, multi-token prediction, experts, latent attention.
+scenario uneven deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', dtype: fp8'
+expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args
+args "sum(int(s.strip('EmL')[2:]) for s in o['pipeline-model-parallel-layout'].split('|')) == 61"
+args "o['pipeline-model-parallel-layout'].startswith('Et*') and o['pipeline-model-parallel-layout'].endswith('mL') and o['pipeline-model-parallel-layout'].count('|') == 7"
+args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and o['moe-layer-freq'] == '([0]*3+[1]*58)' and o['kv-lora-rank'] == '512' and o['fp8-format'] == 'hybrid'"
+
+# Context forms, HSDP, FSDP, offload.
+scenario ring llama3-8b 2 'tp: 1, cp: 2, cp_form: ring, dp: 8, zero: 1, dp_shard: 4, micro_batch: 1'
+expect 0 "$mw" export ring.yaml --to megatron-core -o out.args
+args "o['cp-comm-type'] == 'p2p' and o['num-distributed-optimizer-instances'] == '2'"
+scenario fsdp llama3-8b 2 'tp: 1, dp: 16, zero: 3, micro_batch: 1'
+expect 0 "$mw" export fsdp.yaml --to megatron-core -o out.args
+grep -q '^torchrun' stdout.txt || fail "FSDP under CUDA_DEVICE_MAX_CONNECTIONS: $(cat stdout.txt)"
+args "o['data-parallel-sharding-strategy'] == 'optim_grads_params' and o['ckpt-format'] == 'fsdp_dtensor'"
+
+# --- TorchTitan
+scenario titan llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 5, dp: 2, zero: 3, micro_batch: 1, schedule: interleaved-1f1b'
+expect 0 "$mw" export titan.yaml --to torchtitan -o out.toml
+if python3 -c 'import tomllib' 2>/dev/null; then
+    toml "p['tensor_parallel_degree'] * p['pipeline_parallel_degree'] * p['data_parallel_shard_degree'] * p['data_parallel_replicate_degree'] == 64"
+    toml "p['pipeline_parallel_schedule'] == 'Interleaved1F1B' and 80 // p['pipeline_parallel_layers_per_stage'] == 20"
+    toml "o['training']['local_batch_size'] * 2 == o['training']['global_batch_size'] == 256 and o['model']['flavor'] == '70B'"
+fi
+expect 0 "$mw" export fsdp.yaml --to torchtitan --json
+json "'data_parallel_shard_degree = 16' in o['file'] and 'local_batch_size = 1\n' in o['file'] and len(o['notes']) >= 1 and 'torchtitan.train' in o['launch']"
+
+# --- Nanotron, to standard output
+scenario nano llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, schedule: gpipe, recompute: full'
+expect 0 "$mw" export nano.yaml --to nanotron
+for text in '  dp: 2' '  pp: 4' '  tp: 8' 'pp_engine: afab' 'REDUCE_SCATTER' 'recompute_layer: true' 'batch_accumulation_per_replica: 128' 'num_hidden_layers: 80'; do
+    grep -qF -- "$text" stdout.txt || fail "nanotron lacks '$text'"
+done
+
+# --- what a framework cannot do: status 1, the rule, the old file
+echo keep >out.args
+refused() { # FILE FRAMEWORK RULE
+    expect 1 "$mw" export "$1" --to "$2" -o out.args
+    first_line "^meshwright: $2 cannot run this plan: $3: "
+    [ "$(cat out.args)" = keep ] || fail "a refusal wrote a file"
+}
+refused even.yaml torchtitan titan_zero
+refused fsdp.yaml nanotron nanotron_zero
+refused even.yaml nanotron nanotron_schedule
+refused uneven.yaml torchtitan '(titan_zero|titan_model)'
+scenario zbv llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 2, dp: 2, zero: 0, micro_batch: 1, schedule: zb-v'
+refused zbv.yaml megatron-core megatron_schedule
+scenario split llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 2, micro_batch: 1, schedule: 1f1b'
+refused split.yaml megatron-core megatron_zero
+sed -i 's/, schedule/, layers: [21, 20, 20, 19], schedule/' split.yaml
+refused split.yaml torchtitan titan_layers
+scenario select llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: selective'
+refused select.yaml nanotron nanotron_recompute
+scenario lora llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1' ', lora_rank: 8'
+refused lora.yaml megatron-core lora
+expect 0 "$mw" plan select.yaml --fix tp=8,pp=4,dp=2,schedule=1f1b,micro_batch=1 --order -o listed.yaml --quiet
+refused listed.yaml megatron-core schedule_order
+
+# --- usage and bad input
+expect 2 "$mw" export even.yaml
+expect 2 "$mw" export --to megatron-core
+expect 2 "$mw" export even.yaml --to tensorflow
+first_line "--to: 'tensorflow' is not a framework"
+expect 3 "$mw" export missing.yaml --to megatron-core
+expect 3 "$mw" export even.yaml --to megatron-core -o nowhere/out.args
+finish
