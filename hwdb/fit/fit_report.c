@@ -7,6 +7,8 @@
  */
 #include "hwdb/fit/fit_report.h"
 
+#include "hwdb/fit/tensor_report.h"
+
 #include "base/file.h"
 #include "base/stats.h"
 #include "plots/plot.h"
@@ -302,6 +304,27 @@ static void doc_skipped(const struct mw_fit *f, FILE *out)
     }
 }
 
+static void doc_memory(const struct mw_fit *f, FILE *out)
+{
+    if (f->memory) {
+        mw_tensor_doc_errors(f->memory, out);
+    }
+}
+
+static void doc_fits(const struct mw_fit *f, FILE *out)
+{
+    if (f->memory) {
+        mw_tensor_doc_fits(f->memory, out);
+    }
+}
+
+static void doc_memory_constants(const struct mw_fit *f, FILE *out)
+{
+    if (f->memory) {
+        mw_tensor_doc_constants(f->memory, out);
+    }
+}
+
 static void doc_line(const struct mw_fit *f, const char *line, size_t len,
                      FILE *out)
 {
@@ -311,6 +334,9 @@ static void doc_line(const struct mw_fit *f, const char *line, size_t len,
     } marks[] = {{"@ERRORS@\n", doc_errors},
                  {"@WORST@\n", doc_worst},
                  {"@CONSTANTS@\n", doc_constants},
+                 {"@MEMORY@\n", doc_memory},
+                 {"@FITS@\n", doc_fits},
+                 {"@MEMORY_CONSTANTS@\n", doc_memory_constants},
                  {"@FILLED@\n", doc_filled},
                  {"@SKIPPED@\n", doc_skipped}};
 
@@ -408,9 +434,9 @@ enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
 
     if (status == MW_OK) {
         fprintf(out.f,
-                "# Errors of predicted step times, abs(predicted / measured - "
-                "1), with each row's cell left\n# out of the fit of the "
-                "constants; bias keeps the sign. Made by fit_step.\n"
+                "# Errors of predicted step times and memory, abs(predicted / "
+                "measured - 1), with each row's\n# cell left out of the fit of "
+                "the constants; bias keeps the sign. Made by fit_step.\n"
                 "file,group,rows,p50,p90,p99,bias\n");
         for (size_t i = 0; i < n; i++) {
             struct errors e = errors_of(f, &groups[i]);
@@ -419,6 +445,9 @@ enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
                     base_name(groups[i].file),
                     groups[i].label != NULL ? groups[i].label : "all", e.n,
                     e.out_p50, e.out_p90, e.out_p99, e.bias);
+        }
+        if (f->memory) {
+            mw_tensor_write_errors(f->memory, out.f);
         }
         status = mw_outfile_commit(&out, err);
     }

@@ -16,7 +16,8 @@ void mw_fit_print(const struct mw_fit *f);
 void mw_fit_print_rows(const struct mw_fit *f);
 /*
  * Copies the template to `path`; the lines @ERRORS@, @WORST@, @CONSTANTS@,
- * @FILLED@ and @SKIPPED@ become tables.
+ * @FILLED@ and @SKIPPED@ become tables, and so do @MEMORY@, @FITS@ and
+ * @MEMORY_CONSTANTS@ if memory was fitted.
  */
 enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
                                 const char *path, struct mw_err *err);
@@ -24,7 +25,8 @@ enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
  * path.svg, .png or "-". */
 enum mw_status mw_fit_plot(const struct mw_fit *f, const char *path,
                            struct mw_err *err);
-/* CSV: group, rows, p50, p90, p99 and bias of left-out errors. */
+/* CSV: group, rows, p50, p90, p99 and bias of left-out errors, of memory
+ * too. */
 enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
                                    struct mw_err *err);
 

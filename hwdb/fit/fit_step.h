@@ -15,6 +15,8 @@ struct mw_fit_param {
 extern const struct mw_fit_param mw_fit_params[];
 size_t mw_fit_param_count(void);
 
+struct mw_tensor_fit; /* tensor_fit.h */
+
 struct mw_fit {
     struct mw_hwdb *db;
     struct mw_validate *v;
@@ -26,6 +28,7 @@ struct mw_fit {
     double *jacobian; /* [n * p] */
     double *x;        /* [p] logs of the constants */
     double *left_out; /* [n] residual with the row's cell left out */
+    const struct mw_tensor_fit *memory; /* NULL: reports have no memory */
 };
 enum mw_status mw_fit_init(struct mw_fit *f, struct mw_hwdb *db,
                            struct mw_validate *v, struct mw_err *err);

@@ -8,6 +8,7 @@
  * of the rows in CONSTANTS.csv; the others write reports.
  */
 #include "hwdb/fit/fit_report.h"
+#include "hwdb/fit/tensor_report.h"
 
 #include "base/file.h"
 #include "sim/coll/coll_library.h"
@@ -88,6 +89,29 @@ static enum mw_status write_all(const struct mw_fit *f, const struct outputs *o,
     return status;
 }
 
+/* Reports tell of memory too, whose constants fit_memory writes. */
+static enum mw_status with_memory(struct mw_fit *f, const struct outputs *o,
+                                  struct mw_err *err)
+{
+    struct mw_tensor_fit memory = {0};
+    enum mw_status status = MW_OK;
+
+    if (o->errors != NULL || o->doc != NULL) {
+        status = mw_tensor_fit_init(&memory, f->db, f->v, err);
+        if (status == MW_OK) {
+            mw_tensor_fit_run(&memory);
+            mw_tensor_fit_leave_out(&memory);
+            f->memory = &memory;
+        }
+    }
+    if (status == MW_OK) {
+        status = write_all(f, o, err);
+    }
+    f->memory = NULL;
+    mw_tensor_fit_release(&memory);
+    return status;
+}
+
 static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
                           struct mw_validate *v, struct mw_err *err)
 {
@@ -121,7 +145,7 @@ static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
         if (o.with_rows) {
             mw_fit_print_rows(&f);
         }
-        status = write_all(&f, &o, err);
+        status = with_memory(&f, &o, err);
     }
     mw_fit_release(&f);
     return status;
