@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "base/yaml.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -27,7 +28,8 @@ enum {
     OPT_TOPOLOGY,
     OPT_PROGRAM,
     OPT_WRITE_PROGRAM,
-    OPT_CONGESTION
+    OPT_CONGESTION,
+    OPT_ENGINE
 };
 
 static const struct argp_option options[] = {
@@ -59,6 +61,10 @@ static const struct argp_option options[] = {
     {"harness", OPT_HARNESS, "NAME", 0,
      "What runs it: nccl-tests (default: a process for every GPU), "
      "one-process, torch, profiler; another takes the default and says so",
+     0},
+    {"engine", OPT_ENGINE, "NAME[-eager]", 0,
+     "All-reduce kernels of an inference engine on one node: vllm, sglang, "
+     "trtllm; in a graph, or called eagerly",
      0},
     {"against", OPT_AGAINST, "FILE", 0,
      "Compare with the output of nccl-tests in FILE", 0},
@@ -214,6 +220,23 @@ static void model_of(struct coll_args *a, const char *text,
     }
 }
 
+/* "vllm", "sglang-eager" */
+static void engine_of(struct coll_args *a, const char *text,
+                      struct argp_state *state)
+{
+    static const char eager[] = "-eager";
+    char name[32];
+    size_t n = strlen(text), m = sizeof eager - 1;
+    a->is_eager = n > m && strcmp(text + n - m, eager) == 0;
+    n -= a->is_eager ? m : 0;
+    snprintf(name, sizeof name, "%.*s", (int)(n < 31 ? n : 31), text);
+    if (!mw_coll_engine_find(name, &a->engine)) {
+        argp_error(state,
+                   "--engine: '%s'; vllm, sglang or trtllm, or NAME-eager",
+                   text);
+    }
+}
+
 static double factor_of(const char *text, struct argp_state *state)
 {
     double v = 0;
@@ -261,6 +284,11 @@ static void finish(struct coll_args *a, struct argp_state *state)
         a->congestion.incast > 0 || a->congestion.alltoall_fabric > 0;
     if (is_congested && a->model != MW_COLL_EVENT) {
         argp_error(state, "--congestion needs --model event");
+    }
+    if (a->engine != MW_ENGINE_NONE &&
+        (a->model != MW_COLL_FIT || a->op != MW_ALL_REDUCE || a->n_nodes > 1)) {
+        argp_error(state, "--engine needs --model fit, --op all_reduce and one "
+                          "node");
     }
     if (a->experts.phase != COLL_MOE_BOTH && !a->experts.traffic.n_experts) {
         argp_error(state, "--op moe_dispatch and moe_combine need --experts");
@@ -353,6 +381,9 @@ static error_t parse_option(int key, char *arg, struct coll_args *a,
         return 0;
     case OPT_WRITE_PROGRAM:
         a->write_program = arg;
+        return 0;
+    case OPT_ENGINE:
+        engine_of(a, arg, state);
         return 0;
     case OPT_CONGESTION:
         congestion_of(a, arg, state);

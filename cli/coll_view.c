@@ -19,6 +19,10 @@ static void print_head(const struct coll_args *a, const struct mw_coll_query *q,
     for (int i = 0; i < a->n_env; i++) {
         printf(", %s", a->env[i]);
     }
+    if (q->engine != MW_ENGINE_NONE) {
+        printf(", kernels of %s%s", mw_coll_engine_name(q->engine),
+               q->is_eager ? ", eager" : "");
+    }
     if (q->harness != MW_HARNESS_TESTS) {
         printf(", under %s", mw_coll_harness_name(q->harness));
     }
@@ -47,7 +51,8 @@ static void print_row(struct mw_table *t, const struct coll_args *a,
         mw_table_cell(t, "%d", r->a.n_channels);
         mw_table_cell(t, "%d", r->a.n_threads);
     } else {
-        for (int i = 0; i < 4; i++) {
+        mw_table_cell(t, "%s", r->a.kernel ? r->a.kernel : "-");
+        for (int i = 0; i < 3; i++) {
             mw_table_cell(t, "-");
         }
     }
@@ -118,7 +123,8 @@ static json_t *row_json(const struct coll_args *a, const struct coll_row *r)
         mw_json_set_int(o, "channels", r->a.n_channels);
         mw_json_set_int(o, "threads", r->a.n_threads);
     } else {
-        mw_json_set(o, "algo", json_null());
+        mw_json_set(o, "algo",
+                    r->a.kernel ? json_string(r->a.kernel) : json_null());
         mw_json_set(o, "proto", json_null());
         mw_json_set(o, "channels", json_null());
         mw_json_set(o, "threads", json_null());
@@ -148,6 +154,10 @@ int coll_view_json(const struct coll_args *a, const struct mw_coll_query *q,
     mw_json_set_int(o, "ranks", q->n_nodes * q->ranks_per_node);
     mw_json_set_str(o, "model", model_text(a));
     mw_json_set_str(o, "harness", mw_coll_harness_name(q->harness));
+    mw_json_set(o, "engine",
+                q->engine != MW_ENGINE_NONE
+                    ? json_string(mw_coll_engine_name(q->engine))
+                    : json_null());
     json_t *notices = json_array();
     for (size_t i = 0; i < a->notice.n; i++) {
         json_array_append_new(notices, json_string(a->notice.v[i]));

@@ -109,6 +109,8 @@ static enum mw_status run(struct coll_args *a, const struct mw_hwdb *db,
     struct mw_coll_query q = {.op = a->op,
                               .type = a->type,
                               .redop = MW_NCCL_SUM,
+                              .engine = a->engine,
+                              .is_eager = a->is_eager,
                               .n_nodes = a->n_nodes ? a->n_nodes : 1,
                               .ranks_per_node = a->gpus_per_node};
     enum mw_status s = make_world(a, db, &q, &world, err);

@@ -33,6 +33,8 @@ struct coll_args {
     const char *env[COLL_ENV_MAX];
     int n_env;
     const char *nccl_version, *harness;
+    enum mw_coll_engine engine;
+    bool is_eager;
     MW_ARRAY(char *) notice; /* what was taken as the default; owned */
     const char *against, *plot, *concurrent, *topology;
     const char *program, *write_program;

@@ -21,6 +21,7 @@
 #define MW_SIM_COLL_COLL_H
 
 #include "hwdb/hwdb.h"
+#include "sim/coll/coll_engine.h"
 #include "sim/coll/nccl.h"
 #include "sim/model/model.h"
 
@@ -58,6 +59,9 @@ struct mw_coll_query {
     const char *fabric; /* class of the network instead of the system's
                            ("ib", "efa", "roce", ...); NULL: the system's */
     enum mw_coll_harness harness; /* fit and event only */
+    enum mw_coll_engine engine;   /* fit: all-reduce of an inference engine on
+                                     one node instead of NCCL's */
+    bool is_eager;                /* of the engine: not captured in a graph */
 };
 
 struct mw_coll_answer {
@@ -67,6 +71,7 @@ struct mw_coll_answer {
     enum mw_nccl_algo algo;
     enum mw_nccl_proto proto;
     int n_channels, n_threads;
+    const char *kernel; /* "one_shot", "two_shot" of an engine; NULL: NCCL's */
     double ratio;       /* fit: correction of NCCL's time; 1 otherwise */
     double overhead_s;  /* fit: of the harness, contained in time_s */
     const char *source; /* what the correction rests on, or why there is none;
@@ -141,9 +146,10 @@ struct mw_coll_overhead {
 struct mw_coll_fit {
     MW_ARRAY(struct mw_coll_knot) knot;
     MW_ARRAY(struct mw_coll_overhead) overhead;
+    MW_ARRAY(struct mw_engine_row) engine;
 };
 void mw_coll_fit_release(struct mw_coll_fit *fit);
-/* Reads coll_fit.csv and coll_harness.csv of the data folder
+/* Reads coll_fit.csv, coll_harness.csv and coll_kernels.csv of the data folder
  * (MESHWRIGHT_DATA, source tree, installed) and then of the overlay, if they
  * are there. */
 enum mw_status mw_coll_fit_load(const struct mw_hwdb *db,

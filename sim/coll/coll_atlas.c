@@ -77,14 +77,7 @@ enum mw_status mw_coll_atlas_world(struct mw_coll_atlas *atlas,
 void mw_coll_atlas_set_fit(struct mw_coll_atlas *atlas,
                            const struct mw_coll_fit *fit)
 {
-    mw_array_clear(&atlas->fit.knot);
-    mw_array_clear(&atlas->fit.overhead);
-    for (size_t i = 0; i < fit->knot.n; i++) {
-        mw_array_push(&atlas->fit.knot, fit->knot.v[i]);
-    }
-    for (size_t i = 0; i < fit->overhead.n; i++) {
-        mw_array_push(&atlas->fit.overhead, fit->overhead.v[i]);
-    }
+    coll_fit_copy(fit, &atlas->fit);
     atlas->has_fit = true;
     for (size_t i = 0; i < atlas->place.n; i++) {
         mw_coll_world_set_fit(atlas->place.v[i].world, fit);

@@ -24,6 +24,7 @@ void mw_coll_fit_release(struct mw_coll_fit *fit)
 {
     mw_array_release(&fit->knot);
     mw_array_release(&fit->overhead);
+    mw_array_release(&fit->engine);
 }
 
 /* ---- keys ---- */
@@ -107,17 +108,26 @@ void coll_fit_prepare(struct mw_coll_world *world)
     memset(world->memo, 0, COLL_MEMOS * sizeof *world->memo);
 }
 
+void coll_fit_copy(const struct mw_coll_fit *from, struct mw_coll_fit *to)
+{
+    mw_array_clear(&to->knot);
+    mw_array_clear(&to->overhead);
+    mw_array_clear(&to->engine);
+    for (size_t i = 0; i < from->knot.n; i++) {
+        mw_array_push(&to->knot, from->knot.v[i]);
+    }
+    for (size_t i = 0; i < from->overhead.n; i++) {
+        mw_array_push(&to->overhead, from->overhead.v[i]);
+    }
+    for (size_t i = 0; i < from->engine.n; i++) {
+        mw_array_push(&to->engine, from->engine.v[i]);
+    }
+}
+
 void mw_coll_world_set_fit(struct mw_coll_world *world,
                            const struct mw_coll_fit *fit)
 {
-    mw_array_clear(&world->fit.knot);
-    mw_array_clear(&world->fit.overhead);
-    for (size_t i = 0; i < fit->knot.n; i++) {
-        mw_array_push(&world->fit.knot, fit->knot.v[i]);
-    }
-    for (size_t i = 0; i < fit->overhead.n; i++) {
-        mw_array_push(&world->fit.overhead, fit->overhead.v[i]);
-    }
+    coll_fit_copy(fit, &world->fit);
     coll_fit_prepare(world);
 }
 
@@ -241,6 +251,11 @@ void coll_fit_apply(struct mw_coll_world *world,
         log_ratio += part * at_octave(world, query, a, below + 1)->log_ratio;
     }
     a->ratio = exp(log_ratio);
+    if (query->engine != MW_ENGINE_NONE) {
+        a->time_s *= a->ratio;
+        coll_engine_apply(world, query, a);
+        return;
+    }
     double corrected_s = a->time_s * a->ratio;
     double overhead_s = overhead_of(world, query);
     /* A profiler's kernel lasts at least until the last rank has come. */
@@ -248,6 +263,47 @@ void coll_fit_apply(struct mw_coll_world *world,
                 : query->op == MW_SEND_RECV           ? corrected_s
                                             : fmax(corrected_s, overhead_s);
     a->overhead_s = a->time_s - corrected_s;
+}
+
+/* ---- engines ---- */
+
+void coll_engine_apply(struct mw_coll_world *world,
+                       const struct mw_coll_query *q, struct mw_coll_answer *a)
+{
+    struct coll_place p = coll_place_of(world, q);
+    int n = p.ppn * p.trays;
+    char cls[48];
+    class_of(world, q, false, p.trays, cls, sizeof cls);
+    struct mw_engine_row row;
+    bool has_row = mw_engine_row_find(world->fit.engine.v, world->fit.engine.n,
+                                      q->engine == MW_ENGINE_TRTLLM, cls, &row);
+    enum mw_engine_kernel kernel = mw_engine_kernel_of(
+        q->engine, n, q->bytes, world->has_nccl && world->shape.n_links > 0);
+    bool has_kernel =
+        kernel == MW_KERNEL_NCCL ||
+        (kernel == MW_KERNEL_ONE_SHOT ? row.one_Bps : row.two_Bps) > 0;
+    if (!has_row || q->op != MW_ALL_REDUCE || p.n_nodes > 1 || !has_kernel) {
+        a->source = "no measurements of the engine on this class: NCCL's time";
+        return;
+    }
+    double read = mw_engine_read_bytes(kernel, n, q->bytes);
+    if (kernel != MW_KERNEL_NCCL) {
+        bool is_one = kernel == MW_KERNEL_ONE_SHOT;
+        a->kernel = is_one ? "one_shot" : "two_shot";
+        a->has_choice = false;
+        a->ratio = 1;
+        a->time_s = is_one ? row.one_alpha_s + read / row.one_Bps
+                           : row.two_alpha_s + read / row.two_Bps;
+        a->source = row.is_fitted ? "fitted on the engine's kernels"
+                                  : "the engine's kernels on other GPUs";
+    }
+    if (q->is_eager) {
+        double moved_s = 2 * q->bytes / world->system->gpu->mem_bw_Bps;
+        double copied_s = a->time_s + row.copy_s + moved_s;
+        double before_s = a->time_s;
+        a->time_s = fmax(row.launch_s, copied_s);
+        a->overhead_s = a->time_s - before_s;
+    }
 }
 
 /* ---- files ---- */
@@ -341,6 +397,55 @@ static enum mw_status load_overheads(const char *path, struct mw_coll_fit *fit,
     return s;
 }
 
+static enum mw_status load_engines(const char *path, struct mw_coll_fit *fit,
+                                   struct mw_err *err)
+{
+    struct row {
+        const char *kernels, *cls;
+        double one_us, one_GBps, two_us, two_GBps, launch_us, copy_us;
+    };
+    static const struct mw_csv_field fields[] = {
+        {"kernels", MW_C_STR, offsetof(struct row, kernels), true, 0, 0, 0},
+        {"class", MW_C_STR, offsetof(struct row, cls), true, 0, 0, 0},
+        {"one_shot_us", MW_C_NUM, offsetof(struct row, one_us), true, 0, 1e6,
+         0},
+        {"one_shot_GBps", MW_C_NUM, offsetof(struct row, one_GBps), true, 0,
+         1e6, 0},
+        {"two_shot_us", MW_C_NUM, offsetof(struct row, two_us), false, 0, 1e6,
+         0},
+        {"two_shot_GBps", MW_C_NUM, offsetof(struct row, two_GBps), false, 0,
+         1e6, 0},
+        {"launch_us", MW_C_NUM, offsetof(struct row, launch_us), false, 0, 1e6,
+         0},
+        {"copy_us", MW_C_NUM, offsetof(struct row, copy_us), false, 0, 1e6, 0},
+        {.name = NULL}};
+    struct mw_arena arena;
+    struct mw_csv csv;
+    void *rows = NULL;
+    mw_arena_init(&arena);
+    enum mw_status s = mw_csv_load(path, &arena, &csv, err);
+    if (s == MW_OK) {
+        s = mw_csv_bind(&csv, fields, sizeof(struct row), false, &arena, &rows,
+                        err);
+    }
+    for (size_t i = 0; s == MW_OK && i < csv.n_rows; i++) {
+        const struct row *r = (const struct row *)rows + i;
+        struct mw_engine_row e = {.is_trtllm =
+                                      strcmp(r->kernels, "trtllm") == 0,
+                                  .is_fitted = true,
+                                  .one_alpha_s = r->one_us * 1e-6,
+                                  .one_Bps = r->one_GBps * 1e9,
+                                  .two_alpha_s = r->two_us * 1e-6,
+                                  .two_Bps = r->two_GBps * 1e9,
+                                  .launch_s = r->launch_us * 1e-6,
+                                  .copy_s = r->copy_us * 1e-6};
+        snprintf(e.cls, sizeof e.cls, "%s", r->cls);
+        mw_array_push(&fit->engine, e);
+    }
+    mw_arena_release(&arena);
+    return s;
+}
+
 static enum mw_status load_folder(const char *dir, struct mw_coll_fit *fit,
                                   struct mw_err *err)
 {
@@ -353,6 +458,10 @@ static enum mw_status load_folder(const char *dir, struct mw_coll_fit *fit,
     snprintf(path, sizeof path, "%s/coll_harness.csv", dir);
     if (s == MW_OK && mw_file_exists(path)) {
         s = load_overheads(path, fit, err);
+    }
+    snprintf(path, sizeof path, "%s/coll_kernels.csv", dir);
+    if (s == MW_OK && mw_file_exists(path)) {
+        s = load_engines(path, fit, err);
     }
     return s;
 }

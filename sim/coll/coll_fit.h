@@ -79,11 +79,14 @@ void mw_coll_learn_free(struct mw_coll_learn *learn);
 void mw_coll_learn_table(const struct mw_coll_learn *learn,
                          enum mw_coll_group by, const char *without,
                          struct mw_coll_fit *out);
-/* Writes coll_fit.csv or coll_harness.csv with its comment head. */
+/* Writes coll_fit.csv, coll_harness.csv or coll_kernels.csv with its comment
+ * head. */
 enum mw_status mw_coll_fit_write(const struct mw_coll_fit *fit,
                                  const char *path, struct mw_err *err);
 enum mw_status mw_coll_overhead_write(const struct mw_coll_fit *fit,
                                       const char *path, struct mw_err *err);
+enum mw_status mw_coll_engine_write(const struct mw_coll_fit *fit,
+                                    const char *path, struct mw_err *err);
 
 /* ---- scoring ---- */
 /* Inside one node or NVLink domain; over a network of a class, and at a
@@ -93,6 +96,7 @@ enum mw_coll_class {
     MW_COLL_INSIDE,
     MW_COLL_NET_SEEN,
     MW_COLL_NET_UNSEEN,
+    MW_COLL_ENGINE, /* an engine's kernels instead of NCCL */
     MW_COLL_CLASSES
 };
 const char *mw_coll_class_name(enum mw_coll_class cls);

@@ -1,5 +1,6 @@
 /*
  * coll_fit FILE... [-o coll_fit.csv] [--harness coll_harness.csv]
+ *          [--kernels coll_kernels.csv]
  *          [--by unit|file|shape] [--event] [--doc FILE.md]
  *
  * Fits the corrections of the collective model on tables of measurements, and
@@ -23,7 +24,7 @@ static int fail(const struct mw_err *err)
 }
 
 struct options {
-    const char *fit_path, *harness_path, *doc_path;
+    const char *fit_path, *harness_path, *kernels_path, *doc_path;
     struct coll_fit_report_opts report;
 };
 
@@ -37,6 +38,8 @@ static enum mw_status read_options(int argc, char **argv, struct options *o,
             o->fit_path = argv[++i];
         } else if (strcmp(argv[i], "--harness") == 0 && has_value) {
             o->harness_path = argv[++i];
+        } else if (strcmp(argv[i], "--kernels") == 0 && has_value) {
+            o->kernels_path = argv[++i];
         } else if (strcmp(argv[i], "--by") == 0 && has_value) {
             if (!mw_coll_group_find(argv[++i], &o->report.by)) {
                 return mw_fail(err, MW_EUSAGE, "--by %s; unit, file or shape",
@@ -114,6 +117,9 @@ int main(int argc, char **argv)
     }
     if (s == MW_OK && o.harness_path) {
         s = mw_coll_overhead_write(&fit, o.harness_path, &err);
+    }
+    if (s == MW_OK && o.kernels_path) {
+        s = mw_coll_engine_write(&fit, o.kernels_path, &err);
     }
     fprintf(stderr, "%zu rows, %zu knots, %zu overheads\n", rows.row.n,
             fit.knot.n, fit.overhead.n);

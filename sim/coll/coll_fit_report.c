@@ -50,7 +50,7 @@ static void print_cell(const struct report *r, const struct mw_coll_error *e)
 static void print_units(const struct report *r)
 {
     struct mw_coll_score *v[COLUMNS] = {NULL};
-    size_t n = 0, good = 0, worse = 0;
+    size_t n = 0, of_nccl = 0, good = 0, worse = 0;
     for (int c = 0; c < r->n_columns; c++) {
         n = mw_coll_score_units(r->rows, r->cls, r->time_s[c], &v[c]);
     }
@@ -65,13 +65,17 @@ static void print_units(const struct report *r)
             print_cell(r, &v[c][i].error);
         }
         fprintf(r->out, "\n");
+        if (u->cls == MW_COLL_ENGINE) {
+            continue;
+        }
+        of_nccl++;
         good += v[2][i].error.median <= u->error.median;
         worse += v[2][i].error.median > u->error.median + .02;
     }
     fprintf(r->out,
             "\nLeft out, the fit is at least as good as NCCL's own model in "
             "%zu of %zu campaigns, worse by more than 2 points in %zu.\n",
-            good, n, worse);
+            good, of_nccl, worse);
     for (int c = 0; c < r->n_columns; c++) {
         mw_free(v[c]);
     }
@@ -89,6 +93,9 @@ static void print_classes(const struct report *r)
         for (int over = 0; over < 2; over++) {
             const struct mw_coll_class_score *first = &s[0][k];
             size_t n = over ? first->rows.rows : first->units.rows;
+            if (n == 0) {
+                continue;
+            }
             fprintf(r->out,
                     r->is_markdown ? "| %s | %s | | %zu |"
                                    : "%-58s %-24s       %6zu",

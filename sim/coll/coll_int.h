@@ -117,6 +117,11 @@ enum mw_status coll_base_answer(struct mw_coll_world *world,
 void coll_fit_apply(struct mw_coll_world *world,
                     const struct mw_coll_query *query,
                     struct mw_coll_answer *a);
+/* The same of an engine's all-reduce: `a` is NCCL's, corrected. */
+void coll_engine_apply(struct mw_coll_world *world,
+                       const struct mw_coll_query *query,
+                       struct mw_coll_answer *a);
+void coll_fit_copy(const struct mw_coll_fit *from, struct mw_coll_fit *to);
 /* After fit.knot changed: features, memory. */
 void coll_fit_prepare(struct mw_coll_world *world);
 

@@ -28,6 +28,8 @@
 struct mw_coll_learn {
     MW_ARRAY(struct mw_coll_knot) knot;
     MW_ARRAY(struct mw_coll_overhead) overhead;
+    MW_ARRAY(struct mw_engine_sample) sample; /* of engines */
+    MW_ARRAY(struct mw_engine_row) engine;    /* without samples: as given */
     struct coll_feature *feature;
     double *inverse; /* n x n */
     double *weight;
@@ -100,7 +102,7 @@ static void collect(struct mw_coll_atlas *atlas,
         struct mw_coll_answer a;
         struct mw_coll_query q = mw_coll_row_query(row);
         struct mw_coll_knot k;
-        if (row->why_not || row->no_fit ||
+        if (row->why_not || row->no_fit || q.engine != MW_ENGINE_NONE ||
             (tests_only && q.harness != MW_HARNESS_TESTS) ||
             mw_coll_atlas_world(atlas, row, &w, NULL) != MW_OK ||
             mw_coll_predict(w, MW_COLL_FIT, &q, &a, NULL) != MW_OK ||
@@ -317,6 +319,72 @@ static void measure_overheads(struct mw_coll_atlas *atlas,
     }
 }
 
+/* ---- engines ---- */
+
+static void collect_engines(struct mw_coll_atlas *atlas,
+                            const struct mw_coll_rows *rows,
+                            struct mw_coll_learn *out)
+{
+    for (size_t i = 0; i < rows->row.n; i++) {
+        const struct mw_coll_row *row = &rows->row.v[i];
+        struct mw_coll_query q = mw_coll_row_query(row);
+        struct mw_coll_world *w = NULL;
+        struct mw_coll_answer a;
+        struct mw_coll_knot k;
+        if (row->why_not || q.engine == MW_ENGINE_NONE ||
+            mw_coll_atlas_world(atlas, row, &w, NULL) != MW_OK ||
+            mw_coll_predict(w, MW_COLL_NCCL, &q, &a, NULL) != MW_OK) {
+            continue;
+        }
+        struct mw_engine_sample s = {.engine = q.engine,
+                                     .is_eager = q.is_eager,
+                                     .has_nvlink =
+                                         w->has_nccl && w->shape.n_links > 0,
+                                     .n_ranks = q.n_nodes * q.ranks_per_node,
+                                     .bytes = q.bytes,
+                                     .time_s = row->time_s,
+                                     .memory_Bps = w->system->gpu->mem_bw_Bps};
+        mw_coll_keys(w, &q, &a, &k);
+        snprintf(s.unit, sizeof s.unit, "%s", row->unit);
+        snprintf(s.machine, sizeof s.machine, "%s", row->system);
+        memcpy(s.cls, k.cls, sizeof s.cls);
+        mw_array_push(&out->sample, s);
+    }
+}
+
+/* One row for every family and class, without a group's samples. */
+static void engine_table(const struct mw_coll_learn *l, enum mw_coll_group by,
+                         const char *without, struct mw_coll_fit *out)
+{
+    struct mw_engine_sample *left = mw_calloc(l->sample.n + 1, sizeof *left);
+    size_t n = 0;
+    for (size_t i = 0; i < l->sample.n; i++) {
+        const struct mw_engine_sample *s = &l->sample.v[i];
+        char name[160];
+        mw_coll_group_name(by, s->unit, s->machine, "all_reduce", s->n_ranks,
+                           name);
+        if (!without || strcmp(name, without) != 0) {
+            left[n++] = *s;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool is_trtllm = left[i].engine == MW_ENGINE_TRTLLM, is_new = true;
+        struct mw_engine_row row;
+        for (size_t j = 0; j < out->engine.n; j++) {
+            const struct mw_engine_row *r = &out->engine.v[j];
+            is_new = is_new && (r->is_trtllm != is_trtllm ||
+                                strcmp(r->cls, left[i].cls) != 0);
+        }
+        if (is_new && mw_engine_fit(left, n, is_trtllm, left[i].cls, &row)) {
+            mw_array_push(&out->engine, row);
+        }
+    }
+    for (size_t i = 0; i < l->engine.n; i++) {
+        mw_array_push(&out->engine, l->engine.v[i]);
+    }
+    mw_free(left);
+}
+
 struct mw_coll_learn *mw_coll_learn_rows(struct mw_coll_atlas *atlas,
                                          const struct mw_coll_rows *rows)
 {
@@ -326,6 +394,7 @@ struct mw_coll_learn *mw_coll_learn_rows(struct mw_coll_atlas *atlas,
         all_tests =
             all_tests && rows->row.v[i].query.harness == MW_HARNESS_TESTS;
     }
+    collect_engines(atlas, rows, l);
     collect(atlas, rows, true, l);
     merge(l);
     solve(l);
@@ -348,6 +417,9 @@ struct mw_coll_learn *mw_coll_learn_fit(const struct mw_coll_fit *fit)
     for (size_t i = 0; i < fit->overhead.n; i++) {
         mw_array_push(&l->overhead, fit->overhead.v[i]);
     }
+    for (size_t i = 0; i < fit->engine.n; i++) {
+        mw_array_push(&l->engine, fit->engine.v[i]);
+    }
     solve(l);
     return l;
 }
@@ -357,6 +429,8 @@ void mw_coll_learn_free(struct mw_coll_learn *l)
     if (l) {
         mw_array_release(&l->knot);
         mw_array_release(&l->overhead);
+        mw_array_release(&l->sample);
+        mw_array_release(&l->engine);
         mw_free(l->feature);
         mw_free(l->inverse);
         mw_free(l->weight);
@@ -434,6 +508,7 @@ void mw_coll_learn_table(const struct mw_coll_learn *l, enum mw_coll_group by,
             mw_array_push(&out->overhead, l->overhead.v[i]);
         }
     }
+    engine_table(l, by, without, out);
     mw_free(weight);
     mw_free(in);
     mw_free(is_out);

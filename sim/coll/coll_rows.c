@@ -244,8 +244,6 @@ static void judge_row(const struct mw_csv *csv, size_t r,
         row->why_not = "operation not modelled";
     } else if (q->bytes <= 0 || row->time_s <= 0 || q->ranks_per_node < 1) {
         row->why_not = "no size, time or number of GPUs";
-    } else if (strstr(software, "custom allreduce")) {
-        row->why_not = "not NCCL but a kernel of an inference engine";
     } else if (bus < .1 &&
                strstr(mw_csv_str(csv, r, c->note), "busbw printed")) {
         row->why_not = "time derived from a bandwidth printed too coarsely";
@@ -257,13 +255,30 @@ static void judge_row(const struct mw_csv *csv, size_t r,
     }
 }
 
-/* What ran: harness, forced algorithm, version. */
+/* "sglang 0.5.10 custom allreduce kernel: SGLang_CustomAllReduce_eager ..."
+ * The kernel says more than the program that called it. */
+static void read_engine(const char *software, struct mw_coll_row *row)
+{
+    struct mw_coll_query *q = &row->query;
+    q->engine = strstr(software, "TRTLLM")   ? MW_ENGINE_TRTLLM
+                : strstr(software, "SGLang") ? MW_ENGINE_SGLANG
+                                             : MW_ENGINE_VLLM;
+    q->is_eager = strstr(software, "eager") != NULL;
+    snprintf(row->unit, sizeof row->unit, "custom_allreduce/%s/%s", row->system,
+             mw_coll_engine_name(q->engine));
+}
+
+/* What ran: harness, forced algorithm, version; or an engine's kernel. */
 static void read_software(const struct mw_csv *csv, size_t r,
                           const struct columns *c, struct mw_coll_rows *rows,
                           struct mw_coll_row *row)
 {
     const char *software = mw_csv_str(csv, r, c->software);
     const char *version = mw_csv_str(csv, r, c->version);
+    if (strstr(software, "custom allreduce")) {
+        read_engine(software, row);
+        return;
+    }
     row->query.harness =
         find_harness(software, mw_csv_str(csv, r, c->source), rows);
     row->algos = algos_of(software);

@@ -18,7 +18,8 @@ enum { BIG_BYTES = 1 << 20, SMALL_ALL_TO_ALL_BYTES = 64 << 10 };
 const char *mw_coll_class_name(enum mw_coll_class cls)
 {
     static const char *const names[] = {"inside a node", "network seen",
-                                        "network or scale unseen"};
+                                        "network or scale unseen",
+                                        "kernels of an engine"};
     return names[cls];
 }
 
@@ -107,6 +108,9 @@ static enum mw_coll_class class_of_row(struct mw_coll_atlas *atlas,
     struct mw_coll_query q = mw_coll_row_query(row);
     struct mw_coll_knot key;
     struct coll_feature f;
+    if (q.engine != MW_ENGINE_NONE) {
+        return MW_COLL_ENGINE;
+    }
     if (mw_coll_atlas_world(atlas, row, &w, NULL) != MW_OK ||
         mw_coll_predict(w, MW_COLL_FIT, &q, &a, NULL) != MW_OK) {
         return MW_COLL_NET_UNSEEN;
@@ -349,7 +353,7 @@ enum mw_status mw_coll_validate(const struct mw_hwdb *db,
                                 struct mw_err *err)
 {
     struct mw_coll_rows rows = {{NULL, 0, 0}, {NULL, 0, 0}};
-    struct mw_coll_fit fit = {{NULL, 0, 0}, {NULL, 0, 0}};
+    struct mw_coll_fit fit = {.knot = {NULL, 0, 0}};
     enum mw_status s = mw_coll_fit_load(db, &fit, err);
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < n_paths && s == MW_OK; i++) {

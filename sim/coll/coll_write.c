@@ -63,3 +63,34 @@ enum mw_status mw_coll_overhead_write(const struct mw_coll_fit *fit,
     }
     return mw_outfile_commit(&o, err);
 }
+
+enum mw_status mw_coll_engine_write(const struct mw_coll_fit *fit,
+                                    const char *path, struct mw_err *err)
+{
+    struct mw_outfile o;
+    enum mw_status s = mw_outfile_open(&o, path, err);
+    if (s != MW_OK) {
+        return s;
+    }
+    fprintf(
+        o.f,
+        "# All-reduce kernels of inference engines (sim/coll/coll_engine.h):\n"
+        "# time = us + bytes a rank reads / GBps, in a graph; launch_us: the\n"
+        "# least that an eager call takes, copy_us: what its copy of the "
+        "input\n"
+        "# takes besides the bytes. kernels: custom (vllm, sglang) or trtllm.\n"
+        "# error: median |error| of the points in graphs. Written by coll_fit\n"
+        "# (source: custom all-reduce timings published with aiconfigurator,\n"
+        "# Apache-2.0, 095f58a of 2026-08-21; confidence M: fitted).\n"
+        "kernels,class,one_shot_us,one_shot_GBps,two_shot_us,two_shot_GBps,"
+        "launch_us,copy_us,points,error\n");
+    for (size_t i = 0; i < fit->engine.n; i++) {
+        const struct mw_engine_row *e = &fit->engine.v[i];
+        fprintf(o.f, "%s,%s,%.3f,%.4g,%.3f,%.4g,%.3f,%.3f,%d,%.3f\n",
+                e->is_trtllm ? "trtllm" : "custom", e->cls,
+                e->one_alpha_s * 1e6, e->one_Bps * 1e-9, e->two_alpha_s * 1e6,
+                e->two_Bps * 1e-9, e->launch_s * 1e6, e->copy_s * 1e6,
+                e->n_points, e->error);
+    }
+    return mw_outfile_commit(&o, err);
+}

@@ -79,6 +79,14 @@ json "o['rows'] == __import__('json').load(open('plain.json'))['rows']"
 expect 0 "$mw" coll --system dgx-h100 --max-bytes 1KiB --json --harness torch
 json "o['notices'] == [] and o['rows'][0]['overhead_s'] > 5e-6"
 
+# Kernels of an engine on one node.
+expect 0 "$mw" coll --system dgx-h100 --engine sglang --min-bytes 64KiB \
+    --max-bytes 1GiB --factor 16384 --json
+json "[r['algo'] for r in o['rows']] == ['one_shot', 'nvls']"
+expect 2 "$mw" coll --system dgx-h100 --engine vllm --nodes 2
+expect 2 "$mw" coll --system dgx-h100 --engine vlm
+first_line "--engine: 'vlm'"
+
 expect 2 "$mw" coll --system dgx-h100 --model guess
 first_line "guess"
 expect 2 "$mw" coll --system dgx-h100 --env NCCL_ALGO=fast

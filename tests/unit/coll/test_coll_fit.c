@@ -63,7 +63,7 @@ ask(struct mw_coll_world *w, enum mw_coll_model model, struct mw_coll_query q)
 static void test_no_evidence(void **state)
 {
     struct mw_coll_world *w = world_of(*state, "dgx-h100");
-    struct mw_coll_fit none = {{NULL, 0, 0}, {NULL, 0, 0}};
+    struct mw_coll_fit none = {.knot = {NULL, 0, 0}};
     mw_coll_world_set_fit(w, &none);
     for (double bytes = 8; bytes < 1e10; bytes *= 3) {
         struct mw_coll_query q = all_reduce(floor(bytes), 2);
@@ -80,7 +80,7 @@ static void test_one_knot(void **state)
     struct mw_coll_world *w = world_of(*state, "dgx-h100");
     struct mw_coll_query q = all_reduce(1 << 20, 1);
     struct mw_coll_answer a = ask(w, MW_COLL_FIT, q);
-    struct mw_coll_fit one = {{NULL, 0, 0}, {NULL, 0, 0}}, out;
+    struct mw_coll_fit one = {.knot = {NULL, 0, 0}}, out;
     struct mw_coll_knot k;
     struct coll_feature f;
     mw_coll_keys(w, &q, &a, &k);
@@ -119,7 +119,7 @@ static void thin(const struct mw_coll_fit *all, const char *without,
 /* Leaving a campaign out by the one inverse = solving without it. */
 static void test_left_out(void **state)
 {
-    struct mw_coll_fit all = {{NULL, 0, 0}, {NULL, 0, 0}}, some, less;
+    struct mw_coll_fit all = {.knot = {NULL, 0, 0}}, some, less;
     struct mw_coll_fit quick, again;
     struct mw_err err = {0};
     assert_int_equal(mw_coll_fit_load(*state, &all, &err), MW_OK);
@@ -207,7 +207,7 @@ static void test_harness(void **state)
 static void test_plugin(void **state)
 {
     struct mw_coll_world *w = world_of(*state, "aws-p4d");
-    struct mw_coll_fit none = {{NULL, 0, 0}, {NULL, 0, 0}};
+    struct mw_coll_fit none = {.knot = {NULL, 0, 0}};
     mw_coll_world_set_fit(w, &none);
     struct mw_coll_query q = all_reduce(64, 2);
     struct mw_coll_answer fit = ask(w, MW_COLL_FIT, q);
@@ -264,7 +264,7 @@ static void test_classes(void **state)
         {"aws-p3dn", "mine", 2, MW_COLL_NET_UNSEEN}};
     enum { N = sizeof cases / sizeof cases[0] };
     struct mw_coll_rows rows = {{NULL, 0, 0}, {NULL, 0, 0}};
-    struct mw_coll_fit fit = {{NULL, 0, 0}, {NULL, 0, 0}};
+    struct mw_coll_fit fit = {.knot = {NULL, 0, 0}};
     enum mw_coll_class got[N];
     assert_int_equal(mw_coll_fit_load(*state, &fit, NULL), MW_OK);
     for (size_t i = 0; i < N; i++) {
@@ -286,6 +286,91 @@ static void test_classes(void **state)
     mw_coll_rows_release(&rows);
 }
 
+/* The rules of the engines' sources, at their thresholds. */
+static void test_engine_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mw_coll_engine engine;
+        int n;
+        double bytes;
+        enum mw_engine_kernel want;
+    } cases[] = {{MW_ENGINE_VLLM, 2, 8388607, MW_KERNEL_ONE_SHOT},
+                 {MW_ENGINE_VLLM, 2, 8388608, MW_KERNEL_NCCL},
+                 {MW_ENGINE_VLLM, 4, 524287, MW_KERNEL_ONE_SHOT},
+                 {MW_ENGINE_SGLANG, 4, 524288, MW_KERNEL_TWO_SHOT},
+                 {MW_ENGINE_SGLANG, 8, 262143, MW_KERNEL_ONE_SHOT},
+                 {MW_ENGINE_VLLM, 8, 262144, MW_KERNEL_TWO_SHOT},
+                 {MW_ENGINE_VLLM, 16, 1024, MW_KERNEL_NCCL},
+                 {MW_ENGINE_TRTLLM, 2, 15e6, MW_KERNEL_ONE_SHOT},
+                 {MW_ENGINE_TRTLLM, 4, 1e6, MW_KERNEL_NCCL},
+                 {MW_ENGINE_TRTLLM, 8, 499999, MW_KERNEL_ONE_SHOT}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(mw_engine_kernel_of(cases[i].engine, cases[i].n,
+                                             cases[i].bytes, true),
+                         cases[i].want);
+    }
+    assert_int_equal(mw_engine_kernel_of(MW_ENGINE_VLLM, 2, 1024, false),
+                     MW_KERNEL_NCCL);
+    /* 8 ranks: one shot reads 7 S, two shots 2 x 7/8 S */
+    mw_assert_near(mw_engine_read_bytes(MW_KERNEL_ONE_SHOT, 8, 8), 56, 0, 0);
+    mw_assert_near(mw_engine_read_bytes(MW_KERNEL_TWO_SHOT, 8, 8), 14, 0, 0);
+}
+
+/* Made-up times come back: 4 us + 3 S / 300 GB/s, an eager floor of 20 us. */
+static void test_engine_fit(void **state)
+{
+    (void)state;
+    struct mw_engine_sample s[40];
+    struct mw_engine_row row, mean;
+    memset(s, 0, sizeof s);
+    for (int i = 0; i < 40; i++) {
+        bool is_eager = i % 2 == 1;
+        double bytes = exp2(8 + i / 4.0);
+        double t = 4e-6 + 3 * bytes / 300e9;
+        s[i] = (struct mw_engine_sample){.engine = MW_ENGINE_VLLM,
+                                         .is_eager = is_eager,
+                                         .has_nvlink = true,
+                                         .n_ranks = 4,
+                                         .bytes = bytes,
+                                         .time_s = is_eager ? 20e-6 : t,
+                                         .memory_Bps = 3e12};
+        snprintf(s[i].cls, sizeof s[i].cls, "hopper.nvswitch");
+    }
+    assert_true(mw_engine_fit(s, 40, false, "hopper.nvswitch", &row));
+    mw_assert_near(row.one_alpha_s, 4e-6, 1e-6, 0);
+    mw_assert_near(row.one_Bps, 300e9, 1e-6, 0);
+    mw_assert_near(row.launch_s, 20e-6, 1e-12, 0);
+    assert_true(row.two_Bps == 0);
+    assert_false(mw_engine_fit(s, 40, true, "hopper.nvswitch", &row));
+    assert_true(mw_engine_row_find(&row, 1, false, "volta.cube", &mean));
+    mw_assert_near(mean.one_alpha_s, 4e-6, 1e-6, 0);
+    assert_false(mean.is_fitted);
+    assert_false(mw_engine_row_find(&row, 1, false, "ada.pcie", &mean));
+}
+
+/* The verb's answer: shots below the limit, NCCL's time above, more eagerly. */
+static void test_engine_answer(void **state)
+{
+    struct mw_coll_world *w = world_of(*state, "dgx-h200");
+    struct mw_coll_query q = all_reduce(65536, 1);
+    double nccl_s = ask(w, MW_COLL_FIT, q).time_s;
+    q.engine = MW_ENGINE_VLLM;
+    struct mw_coll_answer graph = ask(w, MW_COLL_FIT, q);
+    assert_string_equal(graph.kernel, "one_shot");
+    assert_true(graph.time_s < .6 * nccl_s);
+    q.is_eager = true;
+    assert_true(ask(w, MW_COLL_FIT, q).time_s > 2 * graph.time_s);
+    q.is_eager = false;
+    q.bytes = 1 << 30;
+    struct mw_coll_query plain = q;
+    plain.engine = MW_ENGINE_NONE;
+    assert_null(ask(w, MW_COLL_FIT, q).kernel);
+    mw_assert_near(ask(w, MW_COLL_FIT, q).time_s,
+                   ask(w, MW_COLL_FIT, plain).time_s, 1e-12, 0);
+    mw_coll_world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_evidence),
@@ -297,6 +382,9 @@ int main(void)
                                        cmocka_unit_test(test_plugin),
                                        cmocka_unit_test(test_rails),
                                        cmocka_unit_test(test_versions),
-                                       cmocka_unit_test(test_classes)};
+                                       cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_engine_rules),
+                                       cmocka_unit_test(test_engine_fit),
+                                       cmocka_unit_test(test_engine_answer)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
