@@ -346,7 +346,11 @@ enum mw_status mw_block_weight(struct mw_exec *ex, const struct mw_block *b,
     norm_weight(ex, &b->norm2, &norm2, k->dn2);
     const struct mw_product q = product_of(ex, b, MW_LINEAR_Q, f, k);
     const struct mw_product kv = product_of(ex, b, MW_LINEAR_KV, f, k);
-    const struct mw_product proj = product_of(ex, b, MW_LINEAR_PROJ, f, k);
+    struct mw_product proj = product_of(ex, b, MW_LINEAR_PROJ, f, k);
+    if (d->is_sp) {
+        proj.bias_dy = k->dmid;
+        proj.bias_rows = d->own_rows;
+    }
     mw_linear_weight(ex, &proj, dmid, f->att);
     MW_TRY(mw_region_enter(ex, "qkv", f->n1, ex->full, &n1));
     mw_linear_weight(ex, &q, k->dq, n1);

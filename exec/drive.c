@@ -62,9 +62,25 @@ static enum mw_status check_ranks(const struct drive *d)
     return MW_OK;
 }
 
+static enum mw_status check_slow(const struct drive *d)
+{
+    const struct mw_drive_opts *o = d->opts;
+    bool is_slow = false;
+    for (int i = 0; i < MW_OP_KIND_COUNT; i++) {
+        is_slow = is_slow || o->slow.factor[i] > 1.0;
+    }
+    return is_slow && strcmp(o->backend, "host") != 0
+               ? mw_fail(d->err, MW_EUSAGE,
+                         "--slow burns time of a CPU; the %s backend cannot, "
+                         "take host or leave it out",
+                         o->backend)
+               : MW_OK;
+}
+
 static enum mw_status load(struct drive *d)
 {
     const struct mw_drive_opts *o = d->opts;
+    MW_TRY(check_slow(d));
     MW_TRY(mw_plan_load_own(o->plan, &d->scenario, &d->plan, d->err));
     d->has_plan = true;
     MW_TRY(check_ranks(d));
@@ -127,8 +143,8 @@ static enum mw_status open_all(struct drive *d)
     MW_TRY(mw_exec_open(&d->ex, &d->job, d->comm, d->dev, &d->rec, d->err));
     d->is_open = true;
     if (d->opts->verify) {
-        MW_TRY(mw_reference_open(&d->ref, &d->job, d->world->rank, d->dev_ops,
-                                 d->err));
+        MW_TRY(
+            mw_reference_open(&d->ref, &d->job, d->world, d->dev_ops, d->err));
         d->ref.rec.beat = d->rec.beat;
     }
     return MW_OK;
@@ -374,6 +390,14 @@ static enum mw_status gather_memory(struct drive *d)
     return MW_OK;
 }
 
+static enum mw_status gather_traffic(struct drive *d)
+{
+    struct mw_comm *w = d->world;
+    struct mw_traffic mine;
+    mw_rec_traffic(&d->rec, &mine);
+    return w->ops->gather(w, &mine, sizeof mine, d->out->traffic, 0, d->err);
+}
+
 static enum mw_status verdict_status(struct drive *d)
 {
     const struct mw_verdict *v = &d->out->verdict;
@@ -402,6 +426,7 @@ static void begin_result(struct drive *d)
     r->predicted_activation_bytes =
         mw_arena_alloc(&r->arena, n, sizeof(double));
     r->kept_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
+    r->traffic = mw_arena_alloc(&r->arena, n, sizeof *r->traffic);
     r->predicted_step_time_s =
         d->plan.has_predicted ? d->plan.predicted.step_time_s : (double)NAN;
     snprintf(r->plan_hash, sizeof r->plan_hash, "%016" PRIx64,
@@ -420,6 +445,7 @@ static enum mw_status run(struct drive *d)
     mw_reference_close(&d->ref);
     MW_TRY(measure(d));
     MW_TRY(gather_memory(d));
+    MW_TRY(gather_traffic(d));
     return verdict_status(d);
 }
 

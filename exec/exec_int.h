@@ -308,6 +308,10 @@ struct mw_product {
     const struct mw_linear *linear;
     int rows, n, k;
     void *ha, *dha; /* of adapters: F keeps, B keeps */
+    /* The gradient that the bias learns from, where it is another than the
+     * product's: with sp a row-parallel layer's is added to the own rows. */
+    const void *bias_dy;
+    int bias_rows;
 };
 /* y = x W^T + bias; dx = dy W; both with what adapters add. */
 void mw_linear_forward(struct mw_exec *ex, const struct mw_product *p, void *y,

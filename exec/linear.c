@@ -123,8 +123,12 @@ void mw_linear_weight(struct mw_exec *ex, const struct mw_product *p,
     const struct mw_linear *l = p->linear;
     const struct mw_dev_ops *ops = ex->dev->ops;
     if (l->weight.g) {
-        ops->linear_bwd_weight(ex->dev, l->weight.g, l->bias.g, dy, x, p->rows,
+        ops->linear_bwd_weight(ex->dev, l->weight.g,
+                               p->bias_dy ? NULL : l->bias.g, dy, x, p->rows,
                                p->n, p->k);
+    }
+    if (p->bias_dy && l->bias.g) {
+        ops->bias_bwd(ex->dev, l->bias.g, p->bias_dy, p->bias_rows, p->n);
     }
     for (int i = 0; l->lora_a.w && i < l->n_outer; i++) {
         struct part q = part_at(ex, p, i);

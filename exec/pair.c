@@ -63,8 +63,13 @@ enum mw_status mw_pair_backward(struct mw_exec *ex, const struct mw_pair *p,
 enum mw_status mw_pair_weight(struct mw_exec *ex, const struct mw_pair *p,
                               const void *x, const void *dy)
 {
-    const struct mw_product one = first(ex, p), two = second(ex, p);
+    const struct mw_product one = first(ex, p);
+    struct mw_product two = second(ex, p);
     const void *all;
+    if (ex->dims.is_sp) {
+        two.bias_dy = dy;
+        two.bias_rows = ex->dims.own_rows;
+    }
     mw_linear_weight(ex, &two, ex->dims.is_sp ? p->dy_full : dy, p->g);
     if (mw_linear_learns(p->fc1)) {
         MW_TRY(mw_region_enter(ex, p->in, x, ex->full, &all));

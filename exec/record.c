@@ -136,3 +136,15 @@ const struct mw_rec_time *mw_rec_time(const struct mw_rec *rec, int step,
 {
     return &rec->times.v[(size_t)step * rec->events.n + i];
 }
+
+void mw_rec_traffic(const struct mw_rec *rec, struct mw_traffic *out)
+{
+    *out = (struct mw_traffic){{{0}}, {{0}}};
+    for (size_t i = 0; i < rec->events.n; i++) {
+        const struct mw_rec_event *e = &rec->events.v[i];
+        if (e->type == MW_REC_COLL || e->type == MW_REC_SEND) {
+            out->count[e->dim][e->coll] += 1;
+            out->bytes[e->dim][e->coll] += e->bytes;
+        }
+    }
+}

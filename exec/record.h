@@ -51,6 +51,15 @@ struct mw_rec {
     int64_t open_busy_ns, open_wall_ns;
 };
 
+/* Messages of a step by dimension and collective: how many, and the bytes of
+ * all of them (whole buffers; what is sent, of transfers between stages). */
+struct mw_traffic {
+    double count[MW_DIM_COUNT][MW_COLL_OP_COUNT];
+    double bytes[MW_DIM_COUNT][MW_COLL_OP_COUNT];
+};
+/* Of the first recorded step. */
+void mw_rec_traffic(const struct mw_rec *rec, struct mw_traffic *out);
+
 void mw_rec_init(struct mw_rec *rec, struct mw_dev *dev);
 void mw_rec_release(struct mw_rec *rec);
 void mw_rec_step_begin(struct mw_rec *rec);

@@ -35,6 +35,29 @@ static void add_verdict(json_t *o, const struct mw_drive_opts *opts,
     mw_json_set(o, "worst", worst);
 }
 
+/* Sums over the ranks, of what there is. */
+static json_t *traffic(const struct mw_drive_result *r)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < MW_DIM_COUNT * MW_COLL_OP_COUNT; i++) {
+        int dim = i / MW_COLL_OP_COUNT, op = i % MW_COLL_OP_COUNT;
+        double count = 0.0, bytes = 0.0;
+        for (int rank = 0; rank < r->n_ranks; rank++) {
+            count += r->traffic[rank].count[dim][op];
+            bytes += r->traffic[rank].bytes[dim][op];
+        }
+        if (count > 0.0) {
+            json_t *o = json_object();
+            mw_json_set_str(o, "dim", mw_dim_name((enum mw_dim)dim));
+            mw_json_set_str(o, "op", mw_coll_op_name((enum mw_coll_op)op));
+            mw_json_set_real(o, "count", count);
+            mw_json_set_real(o, "bytes", bytes);
+            json_array_append_new(array, o);
+        }
+    }
+    return array;
+}
+
 json_t *mw_drive_json(const struct mw_drive_opts *opts,
                       const struct mw_drive_result *r)
 {
@@ -61,5 +84,6 @@ json_t *mw_drive_json(const struct mw_drive_opts *opts,
     mw_json_set(o, "predicted_activation_bytes",
                 reals(r->predicted_activation_bytes, r->n_ranks));
     mw_json_set(o, "kept_peak_bytes", reals(r->kept_peak_bytes, r->n_ranks));
+    mw_json_set(o, "traffic", traffic(r));
     return o;
 }

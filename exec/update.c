@@ -87,19 +87,16 @@ static enum mw_status reduce_tied(struct mw_exec *ex)
 }
 
 /* ---- partial sums over the TP group ------------------------------------- */
-/* With sp each rank saw its own rows in norms, routers and gates. Of adapters
- * the half that all ranks have whole met a part of the columns on each. */
+/*
+ * With sp each rank saw its own rows in norms, routers, gates and the biases of
+ * row-parallel layers: in all that it holds whole but positions, whose gradient
+ * is made of gathered rows. Of adapters the half that all ranks hold whole met
+ * a part of the columns on each.
+ */
 static bool is_partial(const struct mw_slice *s)
 {
-    if (s->is_frozen || strstr(s->param->name, ".lora_")) {
-        return !s->is_frozen && s->param->shard == MW_SHARD_NONE;
-    }
-    size_t n = strlen(s->param->name);
-    const char *end = s->param->name + n;
-    return (n > 11 && strcmp(end - 11, "norm.weight") == 0) ||
-           (n > 9 && strcmp(end - 9, "norm.bias") == 0) ||
-           strcmp(s->param->name, "moe.router.weight") == 0 ||
-           strcmp(s->param->name, "moe.shared.gate.weight") == 0;
+    return !s->is_frozen && s->param->shard == MW_SHARD_NONE &&
+           strcmp(s->param->name, "embed.position") != 0;
 }
 
 /* What g has of a slice before the data group's reduction: all, or from

@@ -11,7 +11,6 @@ static enum mw_status open_on_root(struct mw_reference *ref,
                                    const struct mw_dev_ops *dev_ops,
                                    struct mw_err *err)
 {
-    MW_TRY(mw_comm_mpi_self(&ref->self, err));
     MW_TRY(dev_ops->open(0, &ref->dev, err));
     mw_rec_init(&ref->rec, ref->dev);
     MW_TRY(
@@ -21,18 +20,20 @@ static enum mw_status open_on_root(struct mw_reference *ref,
 }
 
 enum mw_status mw_reference_open(struct mw_reference *ref,
-                                 const struct mw_job *job, int rank,
+                                 const struct mw_job *job,
+                                 struct mw_comm *world,
                                  const struct mw_dev_ops *dev_ops,
                                  struct mw_err *err)
 {
     const struct mw_coord origin = {0, 0, 0, 0};
     *ref = (struct mw_reference){0};
+    MW_TRY(world->ops->split(world, world->rank, 0, &ref->self, err));
     ref->layers = mw_calloc((size_t)job->n_virtual, sizeof *ref->layers);
     MW_TRY(mw_job_fold(job, ref->layers, &ref->schedule, &ref->job, err));
     ref->has_job = true;
     mw_shards_make(&ref->shards, &ref->job, origin);
     ref->g = mw_calloc(ref->shards.n_learning, sizeof *ref->g);
-    return rank == 0 ? open_on_root(ref, dev_ops, err) : MW_OK;
+    return world->rank == 0 ? open_on_root(ref, dev_ops, err) : MW_OK;
 }
 
 void mw_reference_close(struct mw_reference *ref)

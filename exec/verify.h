@@ -39,16 +39,17 @@ struct mw_reference {
     bool has_job;
     struct mw_shards shards; /* of the whole model */
     float *g;                /* its gradients, on every rank */
-    struct mw_comm *self;    /* from here: rank 0 only */
-    struct mw_dev *dev;
+    struct mw_comm *self;
+    struct mw_dev *dev; /* from here: rank 0 only */
     struct mw_rec rec;
     struct mw_exec ex;
     bool is_open;
 };
 
-/* Makes the reference of a job; opens it on rank 0. */
+/* Makes the reference of a job; opens it on rank 0. Collective over world. */
 enum mw_status mw_reference_open(struct mw_reference *ref,
-                                 const struct mw_job *job, int rank,
+                                 const struct mw_job *job,
+                                 struct mw_comm *world,
                                  const struct mw_dev_ops *dev_ops,
                                  struct mw_err *err);
 void mw_reference_close(struct mw_reference *ref);

@@ -75,11 +75,18 @@ static void add_replicas(struct sums *s, double n, const double params[2])
         &p->replica_group);
 }
 
-/* Are the two holders of device d's stages on different nodes? */
-static bool copies_cross(const struct mw_step_price *p, int d)
+/* Ranks that share gradients of device d, with the other holder of its stages;
+ * the middle of an odd number of devices holds both copies itself. */
+static struct mw_group sharers(const struct mw_step_price *p,
+                               const struct mw_group *group, int d)
 {
-    return mw_cost_stages_cross(p->layout, d, p->layout->pp - 1 - d,
-                                p->ctx->domain_gpus);
+    int twin = p->layout->pp - 1 - d;
+
+    return twin == d
+               ? *group
+               : mw_step_copies(p, *group,
+                                mw_cost_stages_cross(p->layout, d, twin,
+                                                     p->ctx->domain_gpus));
 }
 
 /* Parameters of n units: gathered in both directions under ZeRO-3, gradients
@@ -91,10 +98,8 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     const double params[] = {size->dense_params, size->expert_params};
     const double weights[] = {mw_unit_dense_bytes(p, size),
                               mw_unit_expert_bytes(p, size)};
-    bool crosses = copies_cross(p, 0);
-    const struct mw_group groups[] = {
-        mw_step_copies(p, p->grad_group, crosses),
-        mw_step_copies(p, p->expert_group, crosses)};
+    const struct mw_group groups[] = {sharers(p, &p->grad_group, 0),
+                                      sharers(p, &p->expert_group, 0)};
 
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero >= 2) {
@@ -125,10 +130,8 @@ static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
 static void add_tail(struct sums *s, int d)
 {
     const struct mw_step_price *p = &s->f->price;
-    bool crosses = copies_cross(p, d);
-    const struct mw_group groups[] = {
-        mw_step_copies(p, p->grad_group, crosses),
-        mw_step_copies(p, p->expert_group, crosses)};
+    const struct mw_group groups[] = {sharers(p, &p->grad_group, d),
+                                      sharers(p, &p->expert_group, d)};
     double params[] = {0, 0}, shared = 0;
     enum mw_coll_op reduce =
         p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER;
@@ -154,7 +157,8 @@ static void add_tail(struct sums *s, int d)
         add_replicas(s, 1, params);
     }
     if (p->layout->sp || p->work.lora_rank > 0) {
-        add(s, MW_DIM_TP, MW_ALL_REDUCE, 1, shared * p->grad_bytes,
+        add(s, MW_DIM_TP, MW_ALL_REDUCE, 1,
+            mw_step_shared_grads(p, shared) * p->grad_bytes,
             &p->group[MW_DIM_TP]);
     }
     if (mw_step_frame_is_twin(s->f, d)) {
@@ -167,10 +171,13 @@ static void add_tail(struct sums *s, int d)
 
 /* What a device sends: activations up, gradients down. */
 static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
-                          int k, double n)
+                          int chunk, double n)
 {
     const struct mw_step_price *p = &s->f->price;
     const struct mw_schedule *sched = &plan->schedule;
+    int at = d * sched->n_chunks + chunk, k = sched->virtual_stage[at];
+    const int16_t *devices =
+        sched->device + sched->route[at] * sched->route_len;
     double bytes = mw_boundary_bytes(&p->work);
 
     if (p->ctx->stack.scatters_boundary && !p->layout->sp) {
@@ -181,10 +188,10 @@ static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
         struct mw_group pair;
 
         if ((way < 0 && sched->is_forward_only) || next < 0 ||
-            next >= sched->route_len || sched->device[next] == d) {
+            next >= sched->route_len || devices[next] == d) {
             continue;
         }
-        pair = pair_of(p, d, sched->device[next]);
+        pair = pair_of(p, d, devices[next]);
         add(s, MW_DIM_PP, MW_SEND_RECV, n, bytes, &pair);
     }
 }
@@ -214,7 +221,7 @@ void mw_step_ledger(const struct mw_scenario *scenario,
                 add_zero(&s, (enum mw_step_unit)unit, n);
             }
         }
-        add_transfers(&s, plan, device, k, m);
+        add_transfers(&s, plan, device, c, m);
     }
     if (!sched->is_forward_only) {
         add_tail(&s, device);

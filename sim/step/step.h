@@ -123,10 +123,11 @@ void mw_step_head_cost(const struct mw_scenario *scenario,
                        const struct mw_cost_ctx *ctx,
                        struct mw_layer_cost *out);
 
-/* What of a rank's memory a plan may use: limits.memory_fraction of the capacity
- * where it is given (0.92 on a CPU), else capacity / (1 + error) / reserve_factor:
- * the p99 of our memory error under the stack, and what its allocator holds for
- * each byte of tensors. Context and communicators are part of the peak. */
+/* What of a rank's memory a plan may use: limits.memory_fraction of the
+ * capacity where it is given (0.92 on a CPU), else capacity / (1 + error) /
+ * reserve_factor: the p99 of our memory error under the stack, and what its
+ * allocator holds for each byte of tensors. Context and communicators are part
+ * of the peak. */
 double mw_step_usable_bytes(const struct mw_scenario *scenario,
                             const struct mw_cost_ctx *ctx);
 

@@ -156,6 +156,13 @@ static inline double mw_step_share(const struct mw_step_price *p, double dense,
     return (dense / p->grad_group.n_ranks + expert / p->expert_group.n_ranks) /
            p->n_copies;
 }
+/* Gradients of what TP ranks hold whole that a rank has when they are added: of
+ * all of it, or from ZeRO-2 on of its share. */
+static inline double mw_step_shared_grads(const struct mw_step_price *p,
+                                          double shared)
+{
+    return p->layout->zero >= 2 ? mw_step_share(p, shared, 0) : shared;
+}
 /* That group over all copies of the model; `crosses`: they are on different
  * nodes. */
 struct mw_group mw_step_copies(const struct mw_step_price *p,

@@ -9,6 +9,7 @@
 #include "sim/step/step_int.h"
 
 #include <math.h>
+#include <string.h>
 
 enum mw_step_unit mw_step_unit_of(const struct mw_step_price *p,
                                   const struct mw_param *param, int n_layers)
@@ -41,7 +42,9 @@ static void count_learning(struct mw_step_price *p,
             continue;
         }
         p->size[unit].dense_params += n;
-        if (param->shard == MW_SHARD_NONE) {
+        /* Positions are added to rows of all ranks. */
+        if (param->shard == MW_SHARD_NONE &&
+            strcmp(param->name, "embed.position") != 0) {
             p->size[unit].shared_params += n;
         }
     }

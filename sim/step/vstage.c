@@ -311,7 +311,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                         .time_s);
     }
     if ((layout->sp || p->work.lora_rank > 0) && layout->tp > 1) {
-        out->shared_bytes = n.shared * p->grad_bytes;
+        out->shared_bytes = mw_step_shared_grads(p, n.shared) * p->grad_bytes;
         out->shared_ps =
             step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->shared_bytes,
                                  &p->group[MW_DIM_TP], NULL)

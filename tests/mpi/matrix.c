@@ -14,7 +14,7 @@
 #include <mpi.h>
 
 /* Clusters of other sizes: one that no test runs on, one for some ranks. */
-enum { OTHER_RANKS = 4, SOME_RANKS = 3, JUDGE_MAX = 256 };
+enum { OTHER_RANKS = 4, SOME_RANKS = 3 };
 
 static const char *const models[MATRIX_MODELS] = {
     [MATRIX_GPT] = "{preset: gpt-small, hidden: 32, heads: 8, head_dim: 4, "
@@ -66,6 +66,9 @@ static void find_scenario(const struct matrix_case *c, int ranks, char *name,
 {
     char more[64];
     scenario_name(name, room, c->model, ranks);
+    if (access(name, R_OK) != 0) {
+        write_plain(c->model, ranks);
+    }
     if (c->lora_rank > 0) {
         snprintf(name, room, "matrix-lora-%d.yaml", ranks);
         snprintf(more, sizeof more, ", lora_rank: %d, lora_targets: %s",
@@ -117,10 +120,11 @@ static void replace_schedule(const struct matrix_case *c, struct mw_plan *plan)
     }
 }
 
-static void write_plan(const struct matrix_case *c, int ranks, const char *path)
+void matrix_write(const struct matrix_case *c, int ranks)
 {
+    char name[64], path[64];
+    matrix_plan_name(path, sizeof path, ranks);
     ranks = c->ranks ? c->ranks : ranks;
-    char name[64];
     struct mw_scenario s;
     struct mw_plan plan;
     struct mw_err err = {0};
@@ -150,14 +154,19 @@ static void write_plan(const struct matrix_case *c, int ranks, const char *path)
     mw_scenario_release(&s);
 }
 
+void matrix_plan_name(char *out, size_t room, int ranks)
+{
+    snprintf(out, room, "matrix-plan-%d.yaml", ranks);
+}
+
 enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
                           const struct mw_drive_opts *opts,
                           struct mw_drive_result *out, struct mw_err *err)
 {
     char path[64];
-    snprintf(path, sizeof path, "matrix-plan-%d.yaml", world->size);
+    matrix_plan_name(path, sizeof path, world->size);
     if (world->rank == 0) {
-        write_plan(c, world->size, path);
+        matrix_write(c, world->size);
     }
     assert_int_equal(world->ops->barrier(world, err), MW_OK);
     struct mw_drive_opts o = *opts;
@@ -166,51 +175,27 @@ enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
     return mw_drive_run(&o, world, out, err);
 }
 
-/* Says what is wrong with a verified run, on rank 0; "" when nothing is. */
-static void judge(const struct matrix_case *c, const struct mw_drive_result *r,
-                  char out[JUDGE_MAX])
+void matrix_describe(const struct matrix_case *c, const char *why, char *out,
+                     size_t room)
 {
-    out[0] = '\0';
-    for (int i = 0; i < r->steps; i++) {
-        if (!isfinite(r->loss[i])) {
-            snprintf(out, JUDGE_MAX, "loss %d is %g", i, r->loss[i]);
-        }
-    }
-    /* ln 64 = 4.16 before anything is learned. */
-    if (fabs(r->loss[0] - 4.1589) > 0.02 * 4.1589 ||
-        (c->lora_rank == 0 && !(r->loss[r->steps - 1] < r->loss[0]))) {
-        snprintf(out, JUDGE_MAX, "loss goes from %g to %g", r->loss[0],
-                 r->loss[r->steps - 1]);
-    }
-    for (int i = 0; i < r->n_ranks; i++) {
-        double had = r->activation_peak_bytes[i];
-        double predicted = r->predicted_activation_bytes[i];
-        /* Spread experts get what the routers send them. */
-        if (!(had > 0.0) || (c->ep <= 1 && had != predicted) ||
-            !(had < r->kept_peak_bytes[i]) ||
-            !(r->kept_peak_bytes[i] < r->peak_bytes[i])) {
-            snprintf(out, JUDGE_MAX,
-                     "rank %d had %.0f bytes of activations (predicted %.0f), "
-                     "kept %.0f, in all %.0f",
-                     i, had, predicted, r->kept_peak_bytes[i],
-                     r->peak_bytes[i]);
-        }
-    }
-}
-
-static void fail_case(const struct matrix_case *c, const char *why)
-{
-    fail_msg("model %d lora %d tp %d sp %d cp %d %s ep %d etp %d pp %d x %d dp "
-             "%d zero "
-             "%d recompute %s %s: %s",
+    snprintf(out, room,
+             "model %d lora %d tp %d sp %d cp %d %s ep %d etp %d pp %d x %d dp "
+             "%d zero %d recompute %s %s: %s",
              (int)c->model, c->lora_rank, c->tp, c->sp, c->cp,
              mw_cp_form_name(c->cp_form), c->ep, c->etp, c->pp, c->vpp, c->dp,
              c->zero, mw_recompute_name(c->recompute),
              c->schedule ? c->schedule : "1f1b", why);
 }
 
+static void fail_case(const struct matrix_case *c, const char *why)
+{
+    char text[512];
+    matrix_describe(c, why, text, sizeof text);
+    fail_msg("%s", text);
+}
+
 /* Pipelines of whole sequences add in the reference's order. */
-static bool is_exact(const struct matrix_case *c)
+bool matrix_is_exact(const struct matrix_case *c)
 {
     bool is_parted = c->schedule && strcmp(c->schedule, "seq1f1b") == 0;
     bool has_two_routes =
@@ -228,9 +213,9 @@ void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
     if (st != MW_OK) {
         fail_case(c, err.text);
     }
-    char why[JUDGE_MAX] = "";
+    char why[MATRIX_WHY_MAX] = "";
     if (world->rank == 0) {
-        judge(c, &r, why);
+        matrix_judge(c, world->size, &r, why);
     }
     assert_int_equal(world->ops->broadcast(world, why, sizeof why, 0, &err),
                      MW_OK);
@@ -238,7 +223,7 @@ void matrix_verify(struct mw_comm *world, const struct matrix_case *c)
         fail_case(c, why);
     }
     assert_true(r.is_verified);
-    if (is_exact(c)) {
+    if (matrix_is_exact(c)) {
         assert_true(r.verdict.max_error == 0.0);
         assert_true(r.verdict.max_loss_error == 0.0);
     } else {

@@ -33,6 +33,23 @@ struct matrix_case {
     int ranks; /* of the cluster it is planned for; 0: this job's */
 };
 
+enum { MATRIX_WHY_MAX = 256 };
+/* Name of the plan that a case's run wrote. */
+void matrix_plan_name(char *out, size_t room, int ranks);
+/* Writes a case's plan for so many ranks under that name, and its scenario. */
+void matrix_write(const struct matrix_case *c, int ranks);
+/* Pipelines of whole sequences add in the reference's order: equal to the bit.
+ */
+bool matrix_is_exact(const struct matrix_case *c);
+/* "tp 2 sp 1 ...: why", for messages. */
+void matrix_describe(const struct matrix_case *c, const char *why, char *out,
+                     size_t room);
+
+/* Says what is wrong with a verified run of `ranks`; "" when nothing is:
+ * losses, memory, traffic (matrix_judge.c). Rank 0. */
+void matrix_judge(const struct matrix_case *c, int ranks,
+                  const struct mw_drive_result *r, char out[MATRIX_WHY_MAX]);
+
 /* Opens the world and writes the scenarios into the working folder. */
 void matrix_begin(struct mw_comm **out_world);
 void matrix_end(struct mw_comm *world);

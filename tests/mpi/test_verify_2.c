@@ -171,7 +171,7 @@ static void open_case(struct opened *o, int tp, int pp)
     assert_int_equal(
         mw_exec_open(&o->ex, &o->job, world, o->dev, &o->rec, &o->err), MW_OK);
     assert_int_equal(
-        mw_reference_open(&o->ref, &o->job, world->rank, &mw_dev_host, &o->err),
+        mw_reference_open(&o->ref, &o->job, world, &mw_dev_host, &o->err),
         MW_OK);
 }
 

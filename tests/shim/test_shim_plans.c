@@ -96,12 +96,26 @@ static void test_a_rank_lacks_its_gpu(void **state)
     shim_set_devices(1);
 }
 
+static void test_nothing_is_slowed(void **state)
+{
+    (void)state;
+    const struct matrix_case c = {.tp = 1, .pp = 1, .dp = world->size};
+    struct mw_drive_opts opts = {.steps = 2};
+    struct mw_drive_result r;
+    struct mw_err err = {0};
+    opts.slow.factor[MW_OP_GEMM] = 2.0;
+    assert_int_equal(matrix_run(world, &c, &opts, &r, &err), MW_EUSAGE);
+    assert_non_null(strstr(err.text, "--slow"));
+    mw_drive_result_release(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_ranks),
         cmocka_unit_test(test_four_ranks),
         cmocka_unit_test(test_a_rank_lacks_its_gpu),
+        cmocka_unit_test(test_nothing_is_slowed),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,8 +70,11 @@ static void expect_tp(const struct mw_layout *l, double n_layers, double m,
             m * (n_layers * (6 + again) + has_embedding + 2 * has_head), x);
         add(t, MW_DIM_TP, MW_REDUCE_SCATTER,
             m * (n_layers * (4 + again) + ends), x);
+        /* gradients of norms; of the rank's share where they were scattered */
+        double ways = l->zero >= 2 ? mw_layout_shard_ways(l) * l->cp : 1;
+
         add(t, MW_DIM_TP, MW_ALL_REDUCE, 1,
-            4 * H * (2 * n_layers + has_head)); /* gradients of norms */
+            4 * H * (2 * n_layers + has_head) / ways);
     } else {
         add(t, MW_DIM_TP, MW_ALL_REDUCE, m * (n_layers * (4 + again) + ends),
             x);
