@@ -13,7 +13,7 @@
 
 struct args {
     struct mw_cli cli;
-    const char *plan, *backend, *trace, *clock, *slow, *steps;
+    const char *plan, *backend, *comm, *trace, *clock, *slow, *steps;
     long long ranks;
     double hang_s;
     const char *resume, *base, *checkpoint, *every;
@@ -22,6 +22,7 @@ struct args {
 
 enum {
     OPT_BACKEND = 0x2000,
+    OPT_COMM,
     OPT_RANKS,
     OPT_STEPS,
     OPT_VERIFY,
@@ -38,6 +39,10 @@ enum {
 
 static const struct argp_option options[] = {
     {"backend", OPT_BACKEND, "NAME", 0, "host (this machine's cores) or cuda",
+     0},
+    {"comm", OPT_COMM, "NAME", 0,
+     "mpi (default: a process for each rank) or local (a thread for each, of "
+     "which one runs at a time; host backend)",
      0},
     {"ranks", OPT_RANKS, "N", 0,
      "Ranks; must be the plan's tp x pp x dp, which is the default", 0},
@@ -98,6 +103,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_BACKEND:
         a->backend = arg;
+        return 0;
+    case OPT_COMM:
+        a->comm = arg;
         return 0;
     case OPT_RANKS:
         if (mw_cli_int("--ranks", arg, 1, 65536, &a->ranks, &err) != MW_OK) {
@@ -177,6 +185,22 @@ static enum mw_status check_backend(const struct args *a, struct mw_err *err)
         return mw_fail(err, MW_EUSAGE, "--backend: '%s' is not host or cuda",
                        a->backend);
     }
+    if (a->slow && strcmp(a->backend, "host") != 0) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--slow burns time of a CPU; take --backend host or "
+                       "leave it out");
+    }
+    if (a->comm && strcmp(a->comm, "mpi") != 0 &&
+        strcmp(a->comm, "local") != 0) {
+        return mw_fail(err, MW_EUSAGE, "--comm: '%s' is not mpi or local",
+                       a->comm);
+    }
+    if (a->comm && strcmp(a->comm, "local") == 0 &&
+        strcmp(a->backend, "host") != 0) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--comm local carries buffers of the host; take "
+                       "--backend host or --comm mpi");
+    }
     return MW_OK;
 }
 
@@ -215,10 +239,13 @@ static void add_pair(struct mw_launch *launch, const char *option,
 static void build(const struct args *a, struct mw_launch *launch)
 {
     *launch =
-        (struct mw_launch){.n_ranks = (int)a->ranks, .hang_limit_s = a->hang_s};
+        (struct mw_launch){.n_ranks = (int)a->ranks,
+                           .is_local = a->comm && strcmp(a->comm, "local") == 0,
+                           .hang_limit_s = a->hang_s};
     mw_launch_arg(launch, "run");
     mw_launch_arg(launch, a->plan);
     add_pair(launch, "--backend", a->backend);
+    add_pair(launch, "--comm", a->comm);
     add_pair(launch, "--steps", a->steps);
     add_pair(launch, "--trace", a->trace);
     add_pair(launch, "--clock", a->clock);

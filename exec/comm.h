@@ -1,7 +1,7 @@
 /*
  * Communication between ranks: one small table of functions, so that the
- * interpreter does not know what carries the bytes ("mpi" here; "local" and
- * "nccl" take the same table).
+ * interpreter does not know what carries the bytes: "mpi", "local" (threads of
+ * one process), "nccl" (in the module of the CUDA device).
  *
  * Buffers are the device's. Collectives are in place and blocking; sends are
  * not (the buffer is untouched until `wait`), receives are. Counts are
@@ -94,8 +94,19 @@ struct mw_comm_ops {
                              struct mw_err *err);
 };
 
-/* The world of this MPI job and this rank alone; free both with ops->free. */
+/* The world of this MPI job; free it with ops->free. */
 enum mw_status mw_comm_mpi_world(struct mw_comm **out, struct mw_err *err);
-enum mw_status mw_comm_mpi_self(struct mw_comm **out, struct mw_err *err);
+
+/*
+ * `fn` once for each of n ranks, in n threads of this process of which one runs
+ * at a time, each with its end of one world of communicators "local". Returns
+ * when all have returned; MW_EFAILED when a thread could not be made (the
+ * others' waits then fail). The worlds are freed here.
+ */
+typedef void (*mw_local_fn)(struct mw_comm *world, void *arg);
+enum mw_status mw_comm_local_run(int n_ranks, mw_local_fn fn, void *arg,
+                                 struct mw_err *err);
+/* This rank gives up: the others' waits fail with its words (MW_EBACKEND). */
+void mw_comm_local_abort(struct mw_comm *comm, const struct mw_err *reason);
 
 #endif

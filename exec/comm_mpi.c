@@ -329,8 +329,3 @@ enum mw_status mw_comm_mpi_world(struct mw_comm **out, struct mw_err *err)
 {
     return duplicate(MPI_COMM_WORLD, out, err);
 }
-
-enum mw_status mw_comm_mpi_self(struct mw_comm **out, struct mw_err *err)
-{
-    return duplicate(MPI_COMM_SELF, out, err);
-}

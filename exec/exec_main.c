@@ -1,5 +1,6 @@
 /*
- * meshwright-exec: the program that mpirun starts, one process a rank.
+ * meshwright-exec: the program that mpirun starts, one process a rank; or, with
+ * --comm local, one process for all ranks of a plan, a thread each.
  *
  *   meshwright-exec run PLAN [--steps N] [--verify] [--trace FILE] ...
  *
@@ -15,6 +16,7 @@
 #include "exec/bench.h"
 #include "exec/drive.h"
 #include "exec/fingerprint.h"
+#include "sim/plan/plan.h"
 
 #include <argp.h>
 #include <mpi.h>
@@ -24,7 +26,7 @@
 enum { STEPS_MAX = 100000 };
 
 struct args {
-    const char *verb, *file, *result, *out, *slow;
+    const char *verb, *file, *result, *out, *slow, *comm;
     struct mw_drive_opts run;
 };
 
@@ -36,6 +38,7 @@ enum {
     OPT_HWDB,
     OPT_SLOW,
     OPT_BACKEND,
+    OPT_COMM,
     OPT_RESULT,
     OPT_BEATS,
     OPT_RESUME,
@@ -47,6 +50,10 @@ enum {
 
 static const struct argp_option options[] = {
     {"backend", OPT_BACKEND, "NAME", 0, "host (default) or cuda", 0},
+    {"comm", OPT_COMM, "NAME", 0,
+     "run: mpi (default), or local: the plan's ranks are threads of this "
+     "process",
+     0},
     {"steps", OPT_STEPS, "N", 0, "Training steps (default 12)", 0},
     {"verify", OPT_VERIFY, NULL, 0,
      "Compare loss and gradients with a one-rank run", 0},
@@ -112,6 +119,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case OPT_BACKEND:
         a->run.backend = arg;
+        return 0;
+    case OPT_COMM:
+        if (strcmp(arg, "mpi") != 0 && strcmp(arg, "local") != 0) {
+            argp_error(state, "--comm: '%s' is not mpi or local", arg);
+        }
+        a->comm = arg;
         return 0;
     case OPT_STEPS:
         parse_count("--steps", STEPS_MAX, arg, &a->run.steps, state);
@@ -271,6 +284,66 @@ static int finish(const struct args *a, struct mw_comm *world,
     return status;
 }
 
+/* ---- ranks as threads -----------------------------------------------------
+ */
+struct local_run {
+    struct args *args;
+    enum mw_status status; /* of rank 0 */
+    json_t *result;
+    struct mw_err err;
+};
+
+static void local_rank(struct mw_comm *world, void *arg)
+{
+    struct local_run *run = arg;
+    json_t *result = NULL;
+    struct mw_err err = {0};
+    enum mw_status st = run_verb(run->args, world, &result, &err);
+    if (st == MW_EFAILED || st == MW_EBACKEND) {
+        fprintf(stderr, "meshwright-exec: rank %d: %s\n", world->rank,
+                err.text);
+        mw_comm_local_abort(world, &err);
+    }
+    if (world->rank == 0) {
+        run->status = st;
+        run->result = result;
+        run->err = err;
+    } else {
+        json_decref(result);
+    }
+}
+
+/* As many threads as the plan has ranks. */
+static enum mw_status count_ranks(const struct args *a, int *out,
+                                  struct mw_err *err)
+{
+    struct mw_scenario scenario;
+    struct mw_plan plan;
+    if (strcmp(a->verb, "run") != 0 || strcmp(a->run.backend, "host") != 0) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--comm local is for run PLAN --backend host");
+    }
+    enum mw_status st = mw_plan_load_own(a->file, &scenario, &plan, err);
+    if (st == MW_OK) {
+        *out = mw_layout_ranks(&plan.layout);
+        mw_plan_release(&plan);
+        mw_scenario_release(&scenario);
+    }
+    return st;
+}
+
+static int run_local(struct args *a)
+{
+    struct local_run run = {.args = a};
+    int n = 0;
+    run.status = count_ranks(a, &n, &run.err);
+    if (run.status == MW_OK) {
+        enum mw_status st = mw_comm_local_run(n, local_rank, &run, &run.err);
+        run.status = st == MW_OK ? run.status : st;
+    }
+    return report(a, run.status, run.result, &run.err);
+}
+
 int main(int argc, char **argv)
 {
     static const struct argp argp = {options, parse, "VERB FILE", doc,
@@ -282,6 +355,9 @@ int main(int argc, char **argv)
     argp_err_exit_status = 2;
     mw_log_setup("meshwright-exec", false);
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.comm && strcmp(a.comm, "local") == 0) {
+        return run_local(&a);
+    }
     MPI_Init(&argc, &argv);
     enum mw_status st = mw_comm_mpi_world(&world, &err);
     if (st != MW_OK) {

@@ -41,7 +41,7 @@ enum {
 
 struct child {
     struct mw_arena arena;
-    const char *mpirun, *exec, *result;
+    const char *program, *exec, *result; /* started: mpirun, or exec itself */
     char *argv[ARGV_MAX + 1];
     int argc;
     MW_ARRAY(char *) env;
@@ -94,7 +94,8 @@ static const char *find_exec(struct mw_arena *arena)
     return find_in_path(arena, "meshwright-exec");
 }
 
-static enum mw_status find_programs(struct child *c, struct mw_err *err)
+static enum mw_status find_programs(struct child *c, bool is_local,
+                                    struct mw_err *err)
 {
     c->exec = find_exec(&c->arena);
     if (!c->exec) {
@@ -104,8 +105,8 @@ static enum mw_status find_programs(struct child *c, struct mw_err *err)
                        "apt-get install libopenmpi-dev openmpi-bin "
                        "libopenblas-serial-dev, then build again");
     }
-    c->mpirun = find_in_path(&c->arena, "mpirun");
-    if (!c->mpirun) {
+    c->program = is_local ? c->exec : find_in_path(&c->arena, "mpirun");
+    if (!c->program) {
         return mw_fail(err, MW_EMISSING,
                        "mpirun is not in PATH; apt-get install openmpi-bin");
     }
@@ -128,13 +129,15 @@ static void add_arg(struct child *c, const char *arg)
 
 static void build_command(struct child *c, const struct mw_launch *launch)
 {
-    add_arg(c, c->mpirun);
-    add_arg(c, "-np");
-    add_arg(c, mw_arena_printf(&c->arena, "%d", launch->n_ranks));
-    if (is_oversubscribed(launch->n_ranks)) {
-        add_arg(c, "--oversubscribe");
+    add_arg(c, c->program);
+    if (!launch->is_local) {
+        add_arg(c, "-np");
+        add_arg(c, mw_arena_printf(&c->arena, "%d", launch->n_ranks));
+        if (is_oversubscribed(launch->n_ranks)) {
+            add_arg(c, "--oversubscribe");
+        }
+        add_arg(c, c->exec);
     }
-    add_arg(c, c->exec);
     for (int i = 0; launch->args[i]; i++) {
         add_arg(c, launch->args[i]);
     }
@@ -260,10 +263,11 @@ static enum mw_status spawn_child(struct child *c, int out_fd, pid_t *out_pid,
     posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out_fd, STDERR_FILENO);
     posix_spawn_file_actions_addclose(&actions, out_fd);
-    int rc = posix_spawn(out_pid, c->mpirun, &actions, NULL, c->argv, c->env.v);
+    int rc =
+        posix_spawn(out_pid, c->program, &actions, NULL, c->argv, c->env.v);
     posix_spawn_file_actions_destroy(&actions);
     if (rc != 0) {
-        return mw_fail(err, MW_EFAILED, "cannot start %s: %s", c->mpirun,
+        return mw_fail(err, MW_EFAILED, "cannot start %s: %s", c->program,
                        strerror(rc));
     }
     return MW_OK;
@@ -332,8 +336,8 @@ static enum mw_status explain_death(const struct child *c, int wait_status,
                        "OMPI_MCA_rmaps_base_oversubscribe=1");
     }
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128;
-    return mw_fail(err, MW_EFAILED, "mpirun ended with status %d and no result",
-                   code);
+    return mw_fail(err, MW_EFAILED, "%s ended with status %d and no result",
+                   c->program, code);
 }
 
 static enum mw_status status_of(const json_t *o, struct mw_err *err)
@@ -386,7 +390,7 @@ enum mw_status mw_launch_run(const struct mw_launch *launch,
     if (out_result) {
         *out_result = NULL;
     }
-    enum mw_status st = find_programs(&c, err);
+    enum mw_status st = find_programs(&c, launch->is_local, err);
     if (st == MW_OK) {
         build_command(&c, launch);
         build_environment(&c);
@@ -400,7 +404,7 @@ enum mw_status mw_launch_run(const struct mw_launch *launch,
     }
     if (st == MW_OK) {
         st = read_result(&c, wait_status, out_result, err);
-        mw_log(MW_LOG_DEBUG, "exec", "mpirun said:\n%s",
+        mw_log(MW_LOG_DEBUG, "exec", "the ranks said:\n%s",
                c.noise.s ? c.noise.s : "(nothing)");
     }
     child_release(&c);
@@ -423,15 +427,18 @@ enum mw_status mw_launch_print(const struct mw_launch *launch,
 {
     struct child c = {0};
     mw_arena_init(&c.arena);
-    enum mw_status st = find_programs(&c, err);
-    if (st == MW_OK) {
+    enum mw_status st = find_programs(&c, launch->is_local, err);
+    if (st == MW_OK && launch->is_local) {
+        mw_str_add(out, "OPENBLAS_NUM_THREADS=1");
+        print_exec(&c, launch, out);
+    } else if (st == MW_OK) {
         for (int i = 0; i < N_VARIABLES; i++) {
             const struct variable *v = &variables[i];
             if (!v->only_root || geteuid() == 0) {
                 mw_str_addf(out, "%s=%s ", v->name, v->value);
             }
         }
-        mw_str_addf(out, "%s -np %d%s", c.mpirun, launch->n_ranks,
+        mw_str_addf(out, "%s -np %d%s", c.program, launch->n_ranks,
                     is_oversubscribed(launch->n_ranks) ? " --oversubscribe"
                                                        : "");
         print_exec(&c, launch, out);

@@ -15,6 +15,7 @@ enum { MW_LAUNCH_ARGS_MAX = 32 };
 
 struct mw_launch {
     int n_ranks;
+    bool is_local;       /* all ranks in one process, without mpirun */
     double hang_limit_s; /* of `run`: seconds without a sign of life from any
                             rank after which all are stopped; 0: no watch */
     const char *args[MW_LAUNCH_ARGS_MAX]; /* of meshwright-exec, NULL ended */
@@ -26,7 +27,7 @@ void mw_launch_arg(struct mw_launch *launch, const char *arg);
 /*
  * Runs it to its end. *out_result (may be NULL) gets the object that the ranks
  * report, to be dropped by the caller; NULL when there is none. Fails with
- *   MW_EMISSING  mpirun or meshwright-exec is not there
+ *   MW_EMISSING  meshwright-exec is not there, or mpirun where it is needed
  *   MW_EFAILED   a rank died or hangs: one line naming it
  *   else         what the ranks themselves report
  * Root runs, more ranks than cores and single-threaded BLAS are arranged

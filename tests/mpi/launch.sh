@@ -47,12 +47,32 @@ expect 0 "$mw" run plan.yaml --backend host --print-launch
 grep -q 'mpirun -np 2.*meshwright-exec run plan.yaml' stdout.txt || fail "no mpirun line"
 grep -q 'srun .*-n 2' stdout.txt || fail "no srun line"
 
-# What is missing at run time.
-expect 4 "$mw" run plan.yaml --backend cuda
-first_line '^meshwright: the cuda backend is not available'
+# A thread for each rank instead of a process.
+expect 0 "$mw" run plan.yaml --backend host --comm local --steps 5 --verify --json
+json "o['ranks'] == 2 and o['verified'] is True and o['max_gradient_error'] == 0"
+json "{t['dim'] for t in o['traffic']} == {'pp'}"
+expect 0 "$mw" run plan.yaml --backend host --comm local --print-launch
+grep -q 'meshwright-exec run plan.yaml.*--comm local' stdout.txt || fail "no line"
+! grep -q mpirun stdout.txt || fail "mpirun without need"
+expect 2 "$mw" run plan.yaml --backend cuda --comm local
+expect 2 "$mw" run plan.yaml --backend host --comm tcp
+expect 3 "$mw" run plan.yaml --backend host --comm local --hwdb nowhere
+expect 2 "$mw" run plan.yaml --backend cuda --slow gemm=2
+first_line '^meshwright: --slow burns time of a CPU'
+
+# What is missing at run time; on a machine with a GPU and the module, nothing.
+sed 's/gpus_per_node: 2/gpus_per_node: 1/' small.yaml >one.yaml
+expect 0 "$mw" plan one.yaml --fix tp=1,pp=1,dp=1 -o one-plan.yaml
+if nvidia-smi -L 2>/dev/null | grep -q '^GPU' && [ -e "$(dirname "$mw")/mw_cuda.so" ]; then
+    expect 0 "$mw" run one-plan.yaml --backend cuda --steps 4
+else
+    expect 4 "$mw" run one-plan.yaml --backend cuda --steps 4
+    first_line '^meshwright: the cuda backend is not available'
+fi
 mkdir bare && ln -s "$(command -v env)" bare/env
 expect 4 env PATH="$PWD/bare" "$mw" run plan.yaml --backend host
 first_line '^meshwright: mpirun is not in PATH'
+expect 0 env PATH="$PWD/bare" "$mw" run plan.yaml --backend host --comm local
 
 # A calibration of another machine.
 mkdir stale

@@ -182,11 +182,45 @@ static void virtual_clock_by_hand(void **state)
     mw_rec_release(&rec);
 }
 
+/* Rank i has i + 1 elements; every block of an exchange says from and to. */
+static void uneven_blocks(void **state)
+{
+    (void)state;
+    enum { MAX = 8 };
+    float v[MAX * MAX], from[MAX], to[MAX];
+    size_t n[MAX], first = 0, all = 0;
+    struct mw_err err = {0};
+    int p = world->size, me = world->rank;
+    for (int i = 0; i < p; i++) {
+        n[i] = (size_t)i + 1;
+        first += i < me ? n[i] : 0;
+        all += n[i];
+        from[i] = (float)(10 * me + i);
+    }
+    for (size_t k = 0; k < n[me]; k++) {
+        v[first + k] = (float)me;
+    }
+    assert_int_equal(world->ops->all_gather_v(world, v, n, MW_ELEM_F32, &err),
+                     MW_OK);
+    assert_true(v[0] == 0.0f && v[all - 1] == (float)(p - 1));
+    assert_int_equal(
+        world->ops->reduce_scatter_v(world, v, n, MW_ELEM_F32, &err), MW_OK);
+    for (size_t k = 0; k < n[me]; k++) {
+        assert_true(v[first + k] == (float)(me * p));
+    }
+    assert_int_equal(
+        world->ops->all_to_all(world, from, to, 1, MW_ELEM_F32, &err), MW_OK);
+    for (int i = 0; i < p; i++) {
+        assert_true(to[i] == (float)(10 * i + me));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_reduce_sum_and_max),
         cmocka_unit_test(scatter_and_gather_in_place),
+        cmocka_unit_test(uneven_blocks),
         cmocka_unit_test(tags_and_large_sends),
         cmocka_unit_test(splits_order_by_key),
         cmocka_unit_test(a_bad_peer_is_an_error),
