@@ -82,6 +82,10 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "ZeRO-3 that keeps gathered weights",
                      "plan with reshard true");
     }
+    if (l->grad_compression != MW_COMPRESS_NONE) {
+        return lacks(err, "compressed gradients",
+                     "plan with grad_compression none");
+    }
     if (mw_layout_offloads(l)) {
         return lacks(err, "offload to the host's memory",
                      "plan without offload");

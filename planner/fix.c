@@ -15,6 +15,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .cp_form = -1,
                                     .dp_shard = -1,
                                     .reshard = -1,
+                                    .grad_compression = -1,
                                     .offload_optimizer = -1,
                                     .offload_weights = -1,
                                     .offload_activations = -1};
@@ -144,6 +145,10 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     if (strcmp(key, "cp_form") == 0) {
         return fix_word(key, mw_cp_form_enums, value, &opts->cp_form, err);
     }
+    if (strcmp(key, "grad_compression") == 0) {
+        return fix_word(key, mw_grad_compression_enums, value,
+                        &opts->grad_compression, err);
+    }
     if (strcmp(key, "offload_optimizer") == 0) {
         return fix_part(key, value, &opts->offload_optimizer, err);
     }
@@ -173,10 +178,11 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         *(int *)(void *)((char *)opts + fix_keys[i].offset) = (int)number;
         return MW_OK;
     }
-    return mw_fail(err, MW_EUSAGE,
-                   "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
-                   "vpp, micro_batch, zero, sp, recompute, schedule, order, "
-                   "cp_form, dp_shard, reshard, offload_optimizer, "
-                   "offload_weights, offload_activations",
-                   key);
+    return mw_fail(
+        err, MW_EUSAGE,
+        "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
+        "vpp, micro_batch, zero, sp, recompute, schedule, order, "
+        "cp_form, dp_shard, reshard, grad_compression, offload_optimizer, "
+        "offload_weights, offload_activations",
+        key);
 }

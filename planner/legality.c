@@ -21,7 +21,8 @@
     X(recompute) X(schedule) X(order) X(microbatches) X(ranks) X(layers)       \
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
-    X(offload_weights) X(offload_activations) X(offload_part)
+    X(offload_weights) X(offload_activations) X(offload_part)       \
+    X(grad_compression)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -80,6 +81,8 @@ static const struct mw_rule rules[] = {
     {"megatron_reshard", MEG, "reshard",
      "weights that stay gathered are ZeRO-2 here (optim_grads)",
      "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
+    {"megatron_compression", MEG, "!grad_compression", "gradients go whole",
+     "Megatron-LM megatron/core/distributed/param_and_grad_buffer.py"},
     {"megatron_offload_optimizer", MEG, "offload_optimizer -> zero >= 1",
      "the optimizer is offloaded as a distributed one (ZeRO-1 or more)",
      "Megatron-LM megatron/training/arguments.py:1885"},
@@ -108,6 +111,9 @@ static const struct mw_rule rules[] = {
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
      "DeepSpeed deepspeed/runtime/zero/mics.py"},
     {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
+    {"mds_compression", MDS, "grad_compression == 1 -> experts == 0",
+     "1-bit Adam reduces all gradients over one group, experts have their own",
+     "DeepSpeed deepspeed/runtime/comm/nccl.py"},
     {"mds_offload_optimizer", MDS, "offload_optimizer -> zero >= 1", "optimizer offload needs ZeRO",
      "DeepSpeed deepspeed/runtime/zero/config.py"},
     {"mds_offload_weights", MDS, "offload_weights -> zero == 3", "parameter offload needs ZeRO-3, not {zero}",
@@ -152,6 +158,7 @@ static const struct mw_rule rules[] = {
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
+    {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_offload", TT, "offload_weights == offload_optimizer && !offload_part",
      "parameters and optimizer are offloaded together and whole (enable_cpu_offload)", "TorchTitan torchtitan/config/configs.py"},
     {"titan_offload_zero", TT, "offload_weights -> zero >= 2", "offload is FSDP's: ZeRO-2 or -3, not {zero}",
@@ -175,6 +182,7 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/parallel/context.py"},
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
+    {"nanotron_compression", NANO, "!grad_compression", "gradients go whole", "Nanotron src/nanotron/optim/gradient_accumulator.py"},
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
@@ -182,6 +190,7 @@ static const struct mw_rule rules[] = {
     {"host_layers", HOST, "pp * vpp <= layers", "our host executor has no stages without layers ({layers} on pp {pp} x vpp {vpp})", "exec/open.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
+    {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",
      "our host executor offloads nothing", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
@@ -356,6 +365,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_cp_form] = ID_FORM + (int64_t)l->cp_form;
     v[V_dp_shard] = l->dp_shard;
     v[V_reshard] = l->reshard;
+    v[V_grad_compression] = (int64_t)l->grad_compression;
     v[V_offload_optimizer] = l->offload_optimizer > 0;
     v[V_offload_weights] = l->offload_weights > 0;
     v[V_offload_activations] = l->offload_activations > 0;

@@ -54,6 +54,7 @@ struct mw_search_opts {
     int vpp;              /* 0: all that give another chunk size */
     /* -1: not fixed, and enumerated where `free` has the dimension. */
     int cp_form, dp_shard, reshard;
+    int grad_compression; /* -1: none */
     double offload_optimizer, offload_weights, offload_activations;
     unsigned free; /* of enum mw_free_dim */
     bool is_full;  /* the whole space, not the default one (space.c) */

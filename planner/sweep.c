@@ -253,6 +253,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         o->reshard, o->offload_optimizer, o->offload_weights,
         o->offload_activations, o->free);
 
+    if (o->grad_compression > 0) { /* older questions keep their hashes */
+        n += snprintf(text + n, sizeof text - (size_t)n, " compression %d",
+                      o->grad_compression);
+    }
     return mw_hash64(from->hash, text, (size_t)n);
 }
 

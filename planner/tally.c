@@ -57,6 +57,10 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (!l->reshard) {
         mw_str_add(&text, ", no reshard");
     }
+    if (l->grad_compression != MW_COMPRESS_NONE) {
+        mw_str_addf(&text, ", grad_compression %s",
+                    mw_grad_compression_name(l->grad_compression));
+    }
     if (mw_layout_offloads(l)) {
         mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
                     l->offload_weights, l->offload_activations);

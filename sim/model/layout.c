@@ -27,6 +27,12 @@ const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},
                                            {"a2a", MW_CP_A2A},
                                            {NULL, 0}};
 
+const struct mw_enum mw_grad_compression_enums[] = {
+    {"none", MW_COMPRESS_NONE},
+    {"onebit", MW_COMPRESS_ONEBIT},
+    {"zeropp", MW_COMPRESS_ZEROPP},
+    {NULL, 0}};
+
 const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
                                             MW_FIELD_END};
 
@@ -63,6 +69,11 @@ const char *mw_recompute_name(enum mw_recompute recompute)
 const char *mw_cp_form_name(enum mw_cp_form form)
 {
     return enum_name(mw_cp_form_enums, (int)form);
+}
+
+const char *mw_grad_compression_name(enum mw_grad_compression compression)
+{
+    return enum_name(mw_grad_compression_enums, (int)compression);
 }
 
 int mw_layout_shard_ways(const struct mw_layout *layout)

@@ -34,6 +34,16 @@ enum mw_recompute {
  * 2023). */
 enum mw_cp_form { MW_CP_GATHER, MW_CP_RING, MW_CP_A2A };
 
+/* How gradients (and, with ZeRO-3, weights) are made smaller on their way: the
+ * signs of the momentum (Tang et al., "1-bit Adam", ICML 2021); 4-bit gradients
+ * and 8-bit weights, with a copy of the weights in each node (Wang et al.,
+ * "ZeRO++", 2023). */
+enum mw_grad_compression {
+    MW_COMPRESS_NONE,
+    MW_COMPRESS_ONEBIT,
+    MW_COMPRESS_ZEROPP
+};
+
 enum mw_dtype {
     MW_FP32,
     MW_TF32,
@@ -47,9 +57,11 @@ enum mw_dtype {
 double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
-extern const struct mw_enum mw_recompute_enums[], mw_cp_form_enums[];
+extern const struct mw_enum mw_recompute_enums[], mw_cp_form_enums[],
+    mw_grad_compression_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
+const char *mw_grad_compression_name(enum mw_grad_compression compression);
 
 struct mw_layout {
     int tp;               /* tensor parallel ways */
@@ -75,10 +87,11 @@ struct mw_layout {
                      and gathered again for its backward pass */
     /* Parts, 0 to 1, that lie in the host's memory between uses. */
     double offload_optimizer, offload_weights, offload_activations;
+    enum mw_grad_compression grad_compression;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
- * cp_form gather, reshard true, nothing offloaded. */
+ * cp_form gather, reshard true, nothing offloaded or compressed. */
 void mw_layout_default(struct mw_layout *layout);
 /* Replicas that share one copy of what ZeRO shards: dp_shard, or dp. */
 int mw_layout_shard_ways(const struct mw_layout *layout);
@@ -146,6 +159,11 @@ extern const struct mw_field mw_layout_fields[];
          .type = MW_F_BOOL,                                                    \
          .offset = (at) + offsetof(struct mw_layout, reshard),                 \
          .doc = "ZeRO-3 frees gathered parameters after forward"},             \
+        {.key = "grad_compression",                                            \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, grad_compression),        \
+         .enums = mw_grad_compression_enums,                                   \
+         .doc = "how gradients are made smaller on their way"},                \
         MW_LAYOUT_PART_ROW(at, offload_optimizer,                              \
                            "part of the optimizer's state in host memory"),    \
         MW_LAYOUT_PART_ROW(at, offload_weights,                                \

@@ -146,6 +146,27 @@ static bool rule_offload(const struct check *c)
     return true;
 }
 
+static bool rule_compression(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+
+    switch (l->grad_compression) {
+    case MW_COMPRESS_NONE:
+        return true;
+    case MW_COMPRESS_ONEBIT:
+        return (l->zero == 0 && !(l->offload_optimizer > 0)) ||
+               BROKEN(c, "grad_compression onebit (1-bit Adam) keeps the whole "
+                         "optimizer on each device; set zero and "
+                         "offload_optimizer to 0");
+    case MW_COMPRESS_ZEROPP:
+        return (l->zero == 3 && l->dp_shard == 0 && l->reshard &&
+                c->w->lora_rank == 0) ||
+               BROKEN(c, "grad_compression zeropp (ZeRO++) needs zero 3 over "
+                         "all of dp, with reshard and without adapters");
+    }
+    return BROKEN(c, "grad_compression is %d", (int)l->grad_compression);
+}
+
 static bool rule_order(const struct check *c)
 {
     return mw_layout_order_valid(c->l->order) ||
@@ -392,6 +413,7 @@ static const struct {
              {"reshard", "reshard", rule_reshard},
              {"recompute_layers", "recompute_layers", rule_recompute_layers},
              {"offload", "offload_optimizer", rule_offload},
+             {"grad_compression", "grad_compression", rule_compression},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},
              {"tp_kv_heads", "tp", rule_tp_kv_heads},

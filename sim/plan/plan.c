@@ -190,6 +190,10 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (!l->reshard) {
         h = mw_hash64(h, "no reshard", 10);
     }
+    if (l->grad_compression != MW_COMPRESS_NONE) {
+        h = hash_int(mw_hash64(h, "grad_compression", 16),
+                     (int64_t)l->grad_compression);
+    }
     if (mw_layout_offloads(l)) {
         h = hash_num(mw_hash64(h, "offload", 7), l->offload_optimizer);
         h = hash_num(hash_num(h, l->offload_weights), l->offload_activations);

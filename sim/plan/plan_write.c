@@ -46,6 +46,10 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (!l->reshard) {
         mw_str_add(text, "  reshard: false\n");
     }
+    if (l->grad_compression != MW_COMPRESS_NONE) {
+        mw_str_addf(text, "  grad_compression: %s\n",
+                    mw_grad_compression_name(l->grad_compression));
+    }
     add_part(text, "offload_optimizer", l->offload_optimizer);
     add_part(text, "offload_weights", l->offload_weights);
     add_part(text, "offload_activations", l->offload_activations);

@@ -81,6 +81,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
         key->expert_group = f->price.expert_group;
         key->replica_group = f->price.replica_group;
         key->reshard = l->reshard;
+        key->grad_compression = (int)l->grad_compression;
         key->n_copies = f->price.n_copies;
     }
 }

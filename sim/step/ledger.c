@@ -89,28 +89,29 @@ static struct mw_group sharers(const struct mw_step_price *p,
                                                      p->ctx->domain_gpus));
 }
 
+static void add_colls(struct sums *s, double n,
+                      const struct mw_zero_colls *colls)
+{
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+
+        add(s, MW_DIM_DP, c->op, n, c->bytes, &c->group);
+    }
+}
+
 /* Parameters of n units: gathered in both directions under ZeRO-3, gradients
  * scattered under ZeRO-2 and -3. */
 static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
 {
     const struct mw_step_price *p = &s->f->price;
-    const struct mw_unit_size *size = &p->size[unit];
-    const double params[] = {size->dense_params, size->expert_params};
-    const double weights[] = {mw_unit_dense_bytes(p, size),
-                              mw_unit_expert_bytes(p, size)};
+    const double params[] = {p->size[unit].dense_params,
+                             p->size[unit].expert_params};
     const struct mw_group groups[] = {sharers(p, &p->grad_group, 0),
                                       sharers(p, &p->expert_group, 0)};
+    struct mw_zero_colls colls;
 
-    for (int i = 0; i < 2; i++) {
-        if (p->layout->zero >= 2) {
-            add(s, MW_DIM_DP, MW_REDUCE_SCATTER, n, params[i] * p->grad_bytes,
-                &groups[i]);
-        }
-        if (p->layout->zero == 3) {
-            add(s, MW_DIM_DP, MW_ALL_GATHER, (p->layout->reshard ? 2 : 1) * n,
-                weights[i], &groups[i]);
-        }
-    }
+    mw_zero_unit_colls(p, unit, groups, &colls);
+    add_colls(s, n, &colls);
     if (p->layout->zero >= 2) {
         add_replicas(s, n, params);
     }
@@ -133,8 +134,7 @@ static void add_tail(struct sums *s, int d)
     const struct mw_group groups[] = {sharers(p, &p->grad_group, d),
                                       sharers(p, &p->expert_group, d)};
     double params[] = {0, 0}, shared = 0;
-    enum mw_coll_op reduce =
-        p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER;
+    struct mw_zero_colls colls;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         params[0] += s->f->units[d][unit] * p->size[unit].dense_params;
@@ -144,10 +144,9 @@ static void add_tail(struct sums *s, int d)
     if (mw_step_frame_is_twin(s->f, d) && s->f->units[d][MW_UNIT_HEAD] > 0) {
         params[0] += mw_step_tied_params(p);
     }
+    mw_zero_reduce_colls(p, params, groups, &colls);
+    add_colls(s, 1, &colls);
     for (int i = 0; i < 2; i++) {
-        if (p->layout->zero < 2) {
-            add(s, MW_DIM_DP, reduce, 1, params[i] * p->grad_bytes, &groups[i]);
-        }
         if (p->layout->zero == 1 || p->layout->zero == 2) {
             add(s, MW_DIM_DP, MW_ALL_GATHER, 1, params[i] * p->weight_bytes,
                 &groups[i]);

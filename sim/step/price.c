@@ -11,7 +11,7 @@
  * CPU nothing is hidden. With dp_shard each scatter is followed by an
  * all-reduce of the shares over the replicas (Zhao et al., "PyTorch FSDP", VLDB
  * 2023, section 3.2.2); with reshard false what was gathered forward is there
- * backward.
+ * backward; with ZeRO++ both are smaller (zero_colls.c).
  *
  * Exchanges of ring attention (sim/model/ops_attention.c) run while attention
  * computes with the block at hand, for all cores but the last. What a core is
@@ -282,19 +282,6 @@ static double blocking_s(const struct mw_phase_cost *c)
     return sum;
 }
 
-/* Time of a collective over so many bytes of the dense part and of experts. */
-static double params_coll_s(const struct mw_step_price *p, enum mw_coll_op op,
-                            double dense_bytes, double expert_bytes)
-{
-    bool crosses = mw_cost_stages_cross(p->layout, 0, p->layout->pp - 1,
-                                        p->ctx->domain_gpus);
-    struct mw_group dense = mw_step_copies(p, p->grad_group, crosses);
-    struct mw_group expert = mw_step_copies(p, p->expert_group, crosses);
-
-    return mw_cost_coll(p->ctx, op, dense_bytes, &dense, NULL).time_s +
-           mw_cost_coll(p->ctx, op, expert_bytes, &expert, NULL).time_s;
-}
-
 static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
                      struct mw_explain *explain)
 {
@@ -304,20 +291,24 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     double weights =
         mw_unit_dense_bytes(p, size) + mw_unit_expert_bytes(p, size);
     double overlap = p->ctx->stack.overlap_fsdp;
-    double gather_s = 0, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
+    double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
+    bool crosses = mw_cost_stages_cross(p->layout, 0, p->layout->pp - 1,
+                                        p->ctx->domain_gpus);
+    const struct mw_group groups[] = {
+        mw_step_copies(p, p->grad_group, crosses),
+        mw_step_copies(p, p->expert_group, crosses)};
+    struct mw_zero_colls colls;
 
     if (p->layout->zero < 2) {
         return;
     }
-    scatter_s =
-        params_coll_s(p, MW_REDUCE_SCATTER, size->dense_params * p->grad_bytes,
-                      size->expert_params * p->grad_bytes) +
-        mw_step_replicas_s(p, size->dense_params, size->expert_params);
-    if (p->layout->zero == 3) {
-        gather_s = params_coll_s(p, MW_ALL_GATHER, mw_unit_dense_bytes(p, size),
-                                 mw_unit_expert_bytes(p, size));
-    }
-    again_s = p->layout->reshard ? gather_s : 0;
+    mw_zero_unit_colls(p, unit, groups, &colls);
+    scatter_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
+                mw_step_replicas_s(p, size->dense_params, size->expert_params);
+    gather_s = mw_zero_colls_s(p, &colls, MW_ZERO_FORWARD);
+    again_s = mw_zero_colls_s(p, &colls, MW_ZERO_BACKWARD);
+    phase[MW_PHASE_F].s[MW_LANE_COMPUTE] += mw_zero_spread_s(p, unit);
+    phase[MW_PHASE_W].s[MW_LANE_COMPUTE] += mw_zero_pack_s(p, unit);
     if (overlap > 0) {
         work_f_s = blocking_s(&phase[MW_PHASE_F]);
         work_b_s = blocking_s(&phase[MW_PHASE_R]) +

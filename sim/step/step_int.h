@@ -181,6 +181,49 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
  * as a stage has stay inside mw_time. */
 #define MW_STEP_TERM_MAX_S 5e5
 
+/* ---- zero_colls.c: collectives over parameters and gradients ---------------
+ */
+enum mw_zero_when { MW_ZERO_FORWARD, MW_ZERO_BACKWARD, MW_ZERO_SCATTER };
+struct mw_zero_coll {
+    enum mw_zero_when when;
+    enum mw_coll_op op;
+    double bytes;
+    struct mw_group group;
+};
+enum { MW_ZERO_COLLS_MAX = 8 };
+struct mw_zero_colls {
+    struct mw_zero_coll v[MW_ZERO_COLLS_MAX];
+    int n;
+};
+/* What ZeRO-2 and -3 do for a unit and micro-batch, and what reduces gradients
+ * once a step under ZeRO-0 and -1 (params: dense, of experts), without the
+ * all-reduce over replicas. groups: who shares gradients of the dense part, of
+ * experts, with the other copies of the model. */
+void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
+                        const struct mw_group groups[2],
+                        struct mw_zero_colls *out);
+void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
+                          const struct mw_group groups[2],
+                          struct mw_zero_colls *out);
+double mw_zero_colls_s(const struct mw_step_price *p,
+                       const struct mw_zero_colls *colls,
+                       enum mw_zero_when when);
+/* Device time of compression, 0 without: spreading gathered weights of a unit,
+ * packing its gradients; packing the momentum of so many parameters, of which
+ * the rank sums a share. Counted as the bytes of the passes over memory. */
+double mw_zero_spread_s(const struct mw_step_price *p, enum mw_step_unit unit);
+double mw_zero_pack_s(const struct mw_step_price *p, enum mw_step_unit unit);
+double mw_onebit_pack_s(const struct mw_step_price *p, double params,
+                        double share);
+/* Memory of it: errors that are fed back; the rank's part of its node's copy of
+ * so many bytes of weights. */
+double mw_onebit_error_bytes(const struct mw_step_price *p, double params,
+                             double share);
+double mw_zero_node_copy_bytes(const struct mw_step_price *p, double dense,
+                               double expert);
+bool mw_zero_has_node_copy(const struct mw_step_price *p,
+                           const struct mw_group *g);
+
 /* ---- unit_memory.c: activations and moments, called by mw_step_size_units --
  */
 void mw_step_size_memory(struct mw_step_price *p);

@@ -170,7 +170,8 @@ static double weight_bytes(const struct mw_step_price *p,
                  mw_step_tied_frozen_bytes(p);
     }
     *out_whole = dense + expert;
-    share = mw_step_share(p, dense, expert);
+    share = mw_step_share(p, dense, expert) +
+            mw_zero_node_copy_bytes(p, dense, expert);
     return p->layout->zero < 3 ? dense + expert : share;
 }
 
@@ -291,6 +292,7 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     if (p->optimizer_bytes > 8) {
         out->optimizer_bytes -= shared_bytes(p, &n);
     }
+    out->optimizer_bytes += mw_onebit_error_bytes(p, n.whole, n.share);
     out->activation_bytes = activation_bytes;
     out->temporary_bytes = most.bytes;
     out->moment = most.name;

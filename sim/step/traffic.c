@@ -33,8 +33,11 @@ void mw_traffic_use_coll(struct walk *w, mw_task_id task, int device,
 
 enum mw_coll_op mw_traffic_reduction(const struct walk *w)
 {
-    return w->frame->price.layout->zero == 0 ? MW_ALL_REDUCE
-                                             : MW_REDUCE_SCATTER;
+    const struct mw_layout *l = w->frame->price.layout;
+
+    return l->grad_compression == MW_COMPRESS_ONEBIT ? MW_ALL_TO_ALL
+           : l->zero == 0                            ? MW_ALL_REDUCE
+                                                     : MW_REDUCE_SCATTER;
 }
 
 /* Traffic over dp (and cp) that passes hide. */

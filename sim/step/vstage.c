@@ -277,28 +277,46 @@ static double optimizer_s(const struct mw_step_price *p,
     return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s;
 }
 
+/* The momentum that 1-bit Adam reduces is made after the backward pass, which
+ * hides nothing of it. */
+static void reduce_gradients(const struct mw_step_price *p,
+                             const int n_units[MW_UNIT_COUNT],
+                             const struct owned *n,
+                             const struct mw_group groups[2],
+                             struct mw_tail *out)
+{
+    const double params[] = {n->dense, n->expert};
+    bool is_late = p->layout->grad_compression == MW_COMPRESS_ONEBIT;
+    double overlap = is_late ? 0 : p->ctx->stack.overlap_reduce;
+    double all_s, exposed_s;
+    struct mw_zero_colls colls;
+
+    mw_zero_reduce_colls(p, params, groups, &colls);
+    all_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
+            mw_step_replicas_s(p, n->dense, n->expert);
+    exposed_s = mw_step_exposed_s(all_s, overlap,
+                                  work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
+    out->reduce_ps = step_ps(
+        exposed_s + mw_onebit_pack_s(p, n->dense + n->expert,
+                                     mw_step_share(p, n->dense, n->expert)));
+    out->hidden_reduce_s = all_s - exposed_s;
+    for (int i = 0; i < colls.n; i++) {
+        out->reduce_bytes += colls.v[i].bytes;
+    }
+}
+
 void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
                 bool has_tied_twin, bool twin_crosses, struct mw_tail *out)
 {
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
-    struct mw_group dense = mw_step_copies(p, p->grad_group, twin_crosses);
-    struct mw_group expert = mw_step_copies(p, p->expert_group, twin_crosses);
+    const struct mw_group groups[] = {
+        mw_step_copies(p, p->grad_group, twin_crosses),
+        mw_step_copies(p, p->expert_group, twin_crosses)};
 
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {
-        out->reduce_bytes = (n.dense + n.expert) * p->grad_bytes;
-        double all_s =
-            both_groups_s(p,
-                          layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
-                          &n, p->grad_bytes, &dense, &expert) +
-            mw_step_replicas_s(p, n.dense, n.expert);
-        double exposed_s =
-            mw_step_exposed_s(all_s, p->ctx->stack.overlap_reduce,
-                              work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
-
-        out->reduce_ps = step_ps(exposed_s);
-        out->hidden_reduce_s = all_s - exposed_s;
+        reduce_gradients(p, n_units, &n, groups, out);
     }
     if (has_tied_twin) {
         struct mw_group pair = {2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
@@ -325,7 +343,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     if (layout->zero == 1 || layout->zero == 2) {
         out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
         double all_s = both_groups_s(p, MW_ALL_GATHER, &n, p->weight_bytes,
-                                     &dense, &expert);
+                                     &groups[0], &groups[1]);
         double exposed_s =
             mw_step_exposed_s(all_s, p->ctx->stack.overlap_gather,
                               work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));

@@ -66,6 +66,9 @@ static void refusals(void **state)
     l.recompute = MW_RECOMPUTE_FULL;
     l.recompute_layers = 1;
     check_refused("gpt-small", "fp32", &l, "plan without recompute_layers");
+    l = layout(1, 1, 1, 4);
+    l.grad_compression = MW_COMPRESS_ONEBIT;
+    check_refused("gpt-small", "fp32", &l, "plan with grad_compression none");
     l = layout(1, 1, 4, 1);
     l.schedule = "forward-only";
     check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");

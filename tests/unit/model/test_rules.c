@@ -153,6 +153,16 @@ static void test_feature_rules(void **state)
     f = legal("llama3-8b"), f.l.recompute_layers = 2;
     expect_broken(&f, "recompute_layers",
                   "recompute_layers is 2 but recompute");
+    f = legal("llama3-8b"), f.l.grad_compression = MW_COMPRESS_ONEBIT;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.zero = 1;
+    expect_broken(&f, "grad_compression", "grad_compression onebit (1-bit");
+    f.l.grad_compression = MW_COMPRESS_ZEROPP;
+    expect_broken(&f, "grad_compression", "grad_compression zeropp (ZeRO++)");
+    f.l.zero = 3;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.reshard = false;
+    expect_broken(&f, "grad_compression", "grad_compression zeropp (ZeRO++)");
     f = legal("llama3-8b"), f.l.offload_weights = 1.5;
     expect_broken(&f, "offload", "offload_weights is 1.5; a part is 0 to 1");
     /* tp 2 leaves 16 heads, 4 of keys and values: cp 4 goes, cp 8 does not */

@@ -154,6 +154,10 @@ static void test_round_trip(void **state)
     l.recompute = MW_RECOMPUTE_FULL;
     l.recompute_layers = 2;
     check_round_trip(&l, false);
+    l = fixture_layout();
+    l.zero = 3;
+    l.grad_compression = MW_COMPRESS_ZEROPP;
+    check_round_trip(&l, false);
 }
 
 /* Keys younger than the format change the hash where they say anything. */
@@ -161,12 +165,12 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[9];
+    uint64_t hash[10];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 10; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
@@ -174,6 +178,7 @@ static void test_hash_of_young_keys(void **state)
         l.recompute_layers = i == 8;
         l.cp_form = i == 1 ? MW_CP_RING : i == 2 ? MW_CP_A2A : MW_CP_GATHER;
         l.dp_shard = i == 3;
+        l.grad_compression = i == 9 ? MW_COMPRESS_ZEROPP : MW_COMPRESS_NONE;
         l.reshard = i != 4;
         l.offload_optimizer = i == 5 ? 0.5 : 0;
         l.offload_weights = i == 6 ? 0.5 : 0;
