@@ -111,7 +111,7 @@ static double slowest_z(const struct draws *d, uint64_t draw, size_t from,
                         size_t to, uint32_t i_slot)
 {
     uint64_t stream = 2 * draw + 1;
-    double most = -INFINITY;
+    double most = -(double)INFINITY;
 
     for (size_t i = from; i < to; i++) {
         double z = d->kept * d->persistent[i];
