@@ -47,7 +47,10 @@ static const struct argp_option options[] = {
      0},
     {"node-limit", OPT_NODE_LIMIT, "L", 0,
      "A token visits at most L nodes (DeepSeek-V3: 4; default: no limit)", 0},
-    {"kernel", OPT_KERNEL, "K", 0, "normal (default) or low_latency", 0},
+    {"kernel", OPT_KERNEL, "K", 0,
+     "normal (default) or low_latency of DeepEP; two_sided or one_sided of "
+     "TensorRT-LLM",
+     0},
     {"sms", OPT_SMS, "N", 0, "SMs of the normal kernel (default 24)", 0},
     {"dispatch-dtype", OPT_DISPATCH, "T", 0,
      "fp8 with scales (default) or bf16; combine is bf16", 0},
@@ -115,12 +118,11 @@ static void range_of(struct coll_experts *e, const char *text,
 static void kernel_of(struct coll_experts *e, const char *text,
                       struct argp_state *state)
 {
-    if (strcasecmp(text, "normal") == 0) {
-        e->query.kernel = MW_MOE_NORMAL;
-    } else if (strcasecmp(text, "low_latency") == 0) {
-        e->query.kernel = MW_MOE_LOW_LATENCY;
-    } else {
-        argp_error(state, "--kernel: '%s'; normal or low_latency", text);
+    if (!mw_moe_kernel_find(text, &e->query.kernel)) {
+        argp_error(state,
+                   "--kernel: '%s'; normal, low_latency, two_sided or "
+                   "one_sided",
+                   text);
     }
 }
 
@@ -230,11 +232,6 @@ static const char *routing_name(const struct coll_experts *e)
     return names[e->traffic.routing];
 }
 
-static const char *kernel_name(const struct coll_experts *e)
-{
-    return e->query.kernel == MW_MOE_NORMAL ? "normal" : "low_latency";
-}
-
 /* Tokens (copies) that a rank takes, and experts' tokens, in both over its
  * own tokens times top-k. */
 struct rank_load {
@@ -263,7 +260,7 @@ static void print_people(const struct coll_args *a, const struct mw_system *sys,
     struct mw_table *table = mw_table_new();
     printf("# %d experts, top %d, %s, on %d ranks of %s, %s kernels\n",
            e->traffic.n_experts, e->traffic.top_k, routing_name(e), l->n_ranks,
-           sys->name, kernel_name(e));
+           sys->name, mw_moe_kernel_name(e->query.kernel));
     mw_table_col(table, "rank", true);
     mw_table_col(table, "node", true);
     mw_table_col(table, "tokens received", true);
@@ -309,7 +306,7 @@ static int print_json(const struct coll_args *a, const struct mw_system *sys,
                     e->phase == COLL_MOE_DISPATCH  ? "moe_dispatch"
                     : e->phase == COLL_MOE_COMBINE ? "moe_combine"
                                                    : "moe");
-    mw_json_set_str(o, "kernel", kernel_name(e));
+    mw_json_set_str(o, "kernel", mw_moe_kernel_name(e->query.kernel));
     mw_json_set_str(o, "routing", routing_name(e));
     mw_json_set_int(o, "experts", e->traffic.n_experts);
     mw_json_set_int(o, "top_k", e->traffic.top_k);

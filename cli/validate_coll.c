@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "sim/coll/coll_fit.h"
+#include "sim/coll/moe_fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -218,6 +219,34 @@ static void print_notices(const struct mw_coll_validation *v)
     }
 }
 
+/* Scores the files: dispatch and combine of experts, or collectives. */
+static enum mw_status score(const struct mw_hwdb *db,
+                            const struct mw_validate_coll_opts *opts,
+                            enum mw_coll_model model,
+                            struct mw_coll_validation *v, struct mw_err *err)
+{
+    size_t n = (size_t)opts->n_files, n_moe = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_moe += mw_moe_is_table(opts->files[i]);
+    }
+    if (n_moe == 0) {
+        return mw_coll_validate(db, opts->files, n, model, opts->is_left_out, v,
+                                err);
+    }
+    if (n_moe != n) {
+        return mw_fail(err, MW_EUSAGE,
+                       "expert dispatch and combine are validated apart from "
+                       "NCCL's collectives; %zu of %zu files are of experts",
+                       n_moe, n);
+    }
+    if (model != MW_COLL_FIT) {
+        return mw_fail(err, MW_EUSAGE,
+                       "expert dispatch and combine have no model %s, only fit",
+                       mw_coll_model_name(model));
+    }
+    return mw_moe_validate(db, opts->files, n, opts->is_left_out, v, err);
+}
+
 enum mw_status mw_validate_coll(const struct mw_hwdb *db,
                                 const struct mw_validate_coll_opts *opts,
                                 struct mw_validate_gate *out_gate,
@@ -230,8 +259,7 @@ enum mw_status mw_validate_coll(const struct mw_hwdb *db,
         status = mw_coll_model_parse(opts->model_name, &model, err);
     }
     if (status == MW_OK) {
-        status = mw_coll_validate(db, opts->files, (size_t)opts->n_files, model,
-                                  opts->is_left_out, &v, err);
+        status = score(db, opts, model, &v, err);
     }
     if (status == MW_OK) {
         print_notices(&v);

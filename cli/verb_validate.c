@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "sim/coll/coll_fit.h"
 #include "sim/coll/coll_library.h"
+#include "sim/coll/moe_fit.h"
 
 #include <stdio.h>
 
@@ -122,7 +123,7 @@ static enum mw_status kind_of(const struct args *a, bool *out_coll,
 {
     int n = 0;
     for (int i = 0; i < a->n_files; i++) {
-        n += mw_coll_is_table(a->files[i]);
+        n += mw_coll_is_table(a->files[i]) || mw_moe_is_table(a->files[i]);
     }
     if (n != 0 && n != a->n_files) {
         return mw_fail(err, MW_EUSAGE,

@@ -56,13 +56,9 @@ double mw_engine_read_bytes(enum mw_engine_kernel kernel, int n_ranks,
 
 /* ---- fitting ---- */
 
-struct line {
-    double alpha_s, Bps, error;
-};
-
-/* Least |(alpha + x / B) / t - 1| by re-weighted least squares; alpha >= 0.2
- * us. */
-static struct line fit_line(const double *x, const double *t, size_t n)
+/* Re-weighted least squares with 1 / sqrt(max(|error|, 2 %)), 30 rounds. */
+struct mw_fit_line mw_coll_fit_line(const double *x, const double *t, size_t n,
+                                    double least_alpha_s)
 {
     double *w = mw_calloc(n + 1, sizeof *w), *e = mw_calloc(n + 1, sizeof *e);
     double alpha = 0, slope = 0;
@@ -83,13 +79,13 @@ static struct line fit_line(const double *x, const double *t, size_t n)
         slope = det > 0 ? (s * sxy - sx * sy) / det : 0;
         slope = slope > 1e-15 ? slope : 1e-15;
         alpha = (sy - slope * sx) / s;
-        alpha = alpha > .2e-6 ? alpha : .2e-6;
+        alpha = alpha > least_alpha_s ? alpha : least_alpha_s;
         for (size_t i = 0; i < n; i++) {
             e[i] = fabs((alpha + slope * x[i]) / t[i] - 1);
             w[i] = 1 / t[i] / sqrt(e[i] > .02 ? e[i] : .02);
         }
     }
-    struct line l = {alpha, 1 / slope, mw_median(e, n)};
+    struct mw_fit_line l = {alpha, 1 / slope, mw_median(e, n)};
     mw_free(w);
     mw_free(e);
     return l;
@@ -105,7 +101,7 @@ static bool is_wanted(const struct mw_engine_sample *s, bool is_trtllm,
 /* Points of one kernel; false with fewer than 8. */
 static bool fit_kernel(const struct mw_engine_sample *s, size_t n,
                        bool is_trtllm, const char *cls,
-                       enum mw_engine_kernel kernel, struct line *out)
+                       enum mw_engine_kernel kernel, struct mw_fit_line *out)
 {
     double *x = mw_calloc(n + 1, sizeof *x), *t = mw_calloc(n + 1, sizeof *t);
     size_t k = 0;
@@ -118,7 +114,7 @@ static bool fit_kernel(const struct mw_engine_sample *s, size_t n,
         }
     }
     if (k >= 8) {
-        *out = fit_line(x, t, k);
+        *out = mw_coll_fit_line(x, t, k, .2e-6);
     }
     mw_free(x);
     mw_free(t);
@@ -167,7 +163,7 @@ static void fit_eager(const struct mw_engine_sample *s, size_t n,
 bool mw_engine_fit(const struct mw_engine_sample *samples, size_t n,
                    bool is_trtllm, const char *cls, struct mw_engine_row *out)
 {
-    struct line one = {0, 0, 0}, two = {0, 0, 0};
+    struct mw_fit_line one = {0, 0, 0}, two = {0, 0, 0};
     struct mw_engine_row row = {.is_trtllm = is_trtllm, .is_fitted = true};
     snprintf(row.cls, sizeof row.cls, "%s", cls);
     for (size_t i = 0; i < n; i++) {

@@ -58,6 +58,13 @@ enum mw_engine_kernel mw_engine_kernel_of(enum mw_coll_engine engine,
 double mw_engine_read_bytes(enum mw_engine_kernel kernel, int n_ranks,
                             double bytes);
 
+/* Least |(alpha + x / B) / t - 1| through n points; alpha at least so much. */
+struct mw_fit_line {
+    double alpha_s, Bps, error; /* median |error| */
+};
+struct mw_fit_line mw_coll_fit_line(const double *x, const double *t, size_t n,
+                                    double least_alpha_s);
+
 /* Fitted constants of a family of kernels on a class of machine; a bandwidth
  * of 0 is not known. */
 struct mw_engine_row {

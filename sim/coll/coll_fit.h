@@ -176,6 +176,12 @@ enum mw_status mw_coll_validate(const struct mw_hwdb *db,
                                 enum mw_coll_model model, bool is_left_out,
                                 struct mw_coll_validation *out,
                                 struct mw_err *err);
+/* Totals, units and classes of predictions (NAN: none) of rows; left_out_s may
+ * be NULL. */
+void mw_coll_validation_fill(const struct mw_coll_rows *rows,
+                             const enum mw_coll_class *cls,
+                             const double *time_s, const double *left_out_s,
+                             struct mw_coll_validation *out);
 void mw_coll_validation_release(struct mw_coll_validation *v);
 
 #endif

@@ -321,6 +321,22 @@ static void summarise(const struct mw_coll_rows *rows, const double *time_s,
     mw_free(ape);
 }
 
+void mw_coll_validation_fill(const struct mw_coll_rows *rows,
+                             const enum mw_coll_class *cls,
+                             const double *time_s, const double *left_out_s,
+                             struct mw_coll_validation *out)
+{
+    summarise(rows, time_s, out);
+    out->n_units = mw_coll_score_units(rows, cls, time_s, &out->units);
+    mw_coll_score_classes(rows, cls, time_s, out->cls);
+    mw_coll_small_all_to_all(rows, time_s, &out->small_rows,
+                             &out->small_within);
+    if (left_out_s) {
+        mw_coll_score_units(rows, cls, left_out_s, &out->left_out);
+        mw_coll_score_classes(rows, cls, left_out_s, out->left_out_cls);
+    }
+}
+
 static void score(const struct mw_hwdb *db, const struct mw_coll_rows *rows,
                   const struct mw_coll_fit *fit, enum mw_coll_model model,
                   bool is_left_out, struct mw_coll_validation *out)
@@ -328,20 +344,17 @@ static void score(const struct mw_hwdb *db, const struct mw_coll_rows *rows,
     struct mw_coll_atlas *atlas = mw_coll_atlas_new(db, NULL);
     double *t = mw_calloc(rows->row.n + 1, sizeof *t);
     enum mw_coll_class *cls = mw_calloc(rows->row.n + 1, sizeof *cls);
+    double *left = mw_calloc(rows->row.n + 1, sizeof *left);
     mw_coll_predict_rows(atlas, rows, model, NULL, MW_COLL_BY_UNIT, t);
     mw_coll_classify(atlas, rows, fit, MW_COLL_BY_UNIT, cls);
-    summarise(rows, t, out);
-    out->n_units = mw_coll_score_units(rows, cls, t, &out->units);
-    mw_coll_score_classes(rows, cls, t, out->cls);
-    mw_coll_small_all_to_all(rows, t, &out->small_rows, &out->small_within);
     if (is_left_out) {
         struct mw_coll_learn *learn = mw_coll_learn_fit(fit);
-        mw_coll_predict_rows(atlas, rows, model, learn, MW_COLL_BY_UNIT, t);
-        mw_coll_score_units(rows, cls, t, &out->left_out);
-        mw_coll_score_classes(rows, cls, t, out->left_out_cls);
+        mw_coll_predict_rows(atlas, rows, model, learn, MW_COLL_BY_UNIT, left);
         mw_coll_learn_free(learn);
     }
+    mw_coll_validation_fill(rows, cls, t, is_left_out ? left : NULL, out);
     mw_free(t);
+    mw_free(left);
     mw_free(cls);
     mw_coll_atlas_free(atlas);
 }

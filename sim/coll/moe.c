@@ -5,11 +5,13 @@
 #include "base/file.h"
 #include "base/rand.h"
 #include "sim/coll/coll_int.h"
+#include "sim/coll/moe_int.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- loads ---- */
 
@@ -155,16 +157,24 @@ void mw_moe_load_release(struct mw_moe_load *load)
 
 /* ---- rows ---- */
 
-struct moe_row {
-    const char *kernel, *arch;
-    int64_t nodes, sms;
-    double dispatch_alpha_s, dispatch_Bps, combine_alpha_s, combine_Bps;
-};
-struct mw_moe_table {
-    struct mw_arena arena;
-    const struct moe_row *row;
-    size_t n;
-};
+static const char *const kernel_names[MW_MOE_KERNELS] = {
+    "normal", "low_latency", "two_sided", "one_sided"};
+
+const char *mw_moe_kernel_name(enum mw_moe_kernel kernel)
+{
+    return kernel_names[kernel];
+}
+
+bool mw_moe_kernel_find(const char *name, enum mw_moe_kernel *out)
+{
+    for (int i = 0; i < MW_MOE_KERNELS; i++) {
+        if (strcasecmp(name, kernel_names[i]) == 0) {
+            *out = (enum mw_moe_kernel)i;
+            return true;
+        }
+    }
+    return false;
+}
 
 enum mw_status mw_moe_table_load(const struct mw_hwdb *db,
                                  struct mw_moe_table **out, struct mw_err *err)
@@ -231,7 +241,7 @@ static const struct moe_row *find(const struct mw_moe_table *t,
                                   const struct mw_system *s,
                                   enum mw_moe_kernel kernel, int nodes, int sms)
 {
-    const char *name = kernel == MW_MOE_NORMAL ? "normal" : "low_latency";
+    const char *name = kernel_names[kernel];
     const struct moe_row *best = NULL;
     double distance = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -287,10 +297,19 @@ static double busiest_node(const struct mw_moe_load *l, bool balanced)
     return most > mean ? most : mean;
 }
 
-static void phases(const struct moe_row *row, const struct mw_moe_query *q,
-                   double copies, double *dispatch_s, double *combine_s)
+double mw_moe_elements(const struct mw_moe_load *l,
+                       const struct mw_moe_traffic *t,
+                       const struct mw_moe_query *q, bool is_balanced)
 {
-    double elements = q->tokens_per_rank * copies * q->hidden;
+    bool by_node = q->kernel == MW_MOE_NORMAL && l->n_nodes > 1;
+    double copies = by_node ? busiest_node(l, is_balanced)
+                            : busiest(l, t, q->kernel, is_balanced);
+    return q->tokens_per_rank * copies * q->hidden;
+}
+
+static void phases(const struct moe_row *row, const struct mw_moe_query *q,
+                   double elements, double *dispatch_s, double *combine_s)
+{
     *dispatch_s = row->dispatch_alpha_s +
                   elements * q->dispatch_bytes / row->dispatch_Bps;
     *combine_s =
@@ -325,16 +344,15 @@ enum mw_status mw_moe_predict(const struct mw_moe_table *table,
                             .combine_alpha_s = 20e-6};
     plain.dispatch_Bps = plain.combine_Bps =
         .85 * (nodes > 1 ? nic : system->intra_bw_Bps);
-    out->source = row ? "fitted on DeepEP" : "links at 0.85 of their bandwidth";
+    out->source = !row ? "links at 0.85 of their bandwidth"
+                  : query->kernel <= MW_MOE_LOW_LATENCY
+                      ? "fitted on DeepEP"
+                      : "fitted on TensorRT-LLM";
     row = row ? row : &plain;
-    bool by_node = query->kernel == MW_MOE_NORMAL && nodes > 1;
-    double even = by_node ? busiest_node(&l, true)
-                          : busiest(&l, traffic, query->kernel, true);
-    double most = by_node ? busiest_node(&l, false)
-                          : busiest(&l, traffic, query->kernel, false);
-    phases(row, query, even, &out->balanced_dispatch_s,
-           &out->balanced_combine_s);
-    phases(row, query, most, &out->dispatch_s, &out->combine_s);
+    phases(row, query, mw_moe_elements(&l, traffic, query, true),
+           &out->balanced_dispatch_s, &out->balanced_combine_s);
+    phases(row, query, mw_moe_elements(&l, traffic, query, false),
+           &out->dispatch_s, &out->combine_s);
     out->imbalance_s = (out->dispatch_s - out->balanced_dispatch_s) +
                        (out->combine_s - out->balanced_combine_s);
     mw_moe_load_release(&l);

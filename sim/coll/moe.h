@@ -59,7 +59,15 @@ void mw_moe_load_release(struct mw_moe_load *load);
 /* Of an element of fp8 with a 4-byte scale for every 128 (DeepEP). */
 #define MW_MOE_FP8_BYTES 1.03125
 
-enum mw_moe_kernel { MW_MOE_NORMAL, MW_MOE_LOW_LATENCY };
+enum mw_moe_kernel {
+    MW_MOE_NORMAL,      /* DeepEP; over a network once to each node */
+    MW_MOE_LOW_LATENCY, /* DeepEP; k copies, without sharing */
+    MW_MOE_TWO_SIDED,   /* TensorRT-LLM inside an NVLink domain */
+    MW_MOE_ONE_SIDED,
+    MW_MOE_KERNELS
+};
+const char *mw_moe_kernel_name(enum mw_moe_kernel kernel); /* "low_latency" */
+bool mw_moe_kernel_find(const char *name, enum mw_moe_kernel *out);
 struct mw_moe_query {
     enum mw_moe_kernel kernel;
     double tokens_per_rank;
@@ -78,9 +86,15 @@ struct mw_moe_table; /* rows of coll_moe.csv */
 enum mw_status mw_moe_table_load(const struct mw_hwdb *db,
                                  struct mw_moe_table **out, struct mw_err *err);
 void mw_moe_table_free(struct mw_moe_table *table);
+/* Bytes of the elements that bound a phase: what the busiest rank takes (over
+ * a network, for normal kernels, the busiest node), per byte of an element. */
+double mw_moe_elements(const struct mw_moe_load *load,
+                       const struct mw_moe_traffic *traffic,
+                       const struct mw_moe_query *query, bool is_balanced);
 /*
  * Time of both phases on a system. Classes without rows are priced with the
- * links of the system at 0.85 of their bandwidth and say so.
+ * links of the system at 0.85 of their bandwidth and say so. A row of another
+ * number of nodes or SMs answers where it is the nearest.
  */
 enum mw_status mw_moe_predict(const struct mw_moe_table *table,
                               const struct mw_system *system,
