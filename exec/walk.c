@@ -153,6 +153,18 @@ static enum mw_status forward_input(struct mw_exec *ex,
     return MW_OK;
 }
 
+/* What F writes is not kept under full recomputation. A slab that has been used
+ * still points to what B brought back for the micro-batch before, which may
+ * belong to another by now. */
+static void forget_repeated(struct mw_exec *ex, const struct mw_chunk *c,
+                            struct mw_fwd *f)
+{
+    for (int i = 0; i < c->n_layers && ex->dims.keeps_repeated; i++) {
+        f->blocks[i] = ex->repeated;
+        f->blocks[i].x = f->x[i];
+    }
+}
+
 static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
                                    int microbatch)
 {
@@ -160,6 +172,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     int k = c->virtual_stage;
     struct mw_fwd *f = mw_fwd_take(ex, chunk, microbatch);
     fill_batch(ex, c, f);
+    forget_repeated(ex, c, f);
     if (k > 0 && !is_here(ex, k - 1, microbatch)) {
         MW_TRY(receive(ex, DIR_FORWARD, f->x[0], k - 1, k, microbatch));
     }

@@ -187,7 +187,6 @@ static const struct mw_rule rules[] = {
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
-    {"host_layers", HOST, "pp * vpp <= layers", "our host executor has no stages without layers ({layers} on pp {pp} x vpp {vpp})", "exec/open.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},

@@ -14,7 +14,7 @@
 #include <mpi.h>
 
 /* Clusters of other sizes: one that no test runs on, one for some ranks. */
-enum { OTHER_RANKS = 4, SOME_RANKS = 3 };
+enum { OTHER_RANKS = 4, SOME_RANKS = 3, STAGES_MAX = 64 };
 
 static const char *const models[MATRIX_MODELS] = {
     [MATRIX_GPT] = "{preset: gpt-small, hidden: 32, heads: 8, head_dim: 4, "
@@ -120,6 +120,20 @@ static void replace_schedule(const struct matrix_case *c, struct mw_plan *plan)
     }
 }
 
+/* All layers on the stages between the ends. */
+static void share_layers(const struct mw_scenario *s, const struct mw_layout *l,
+                         int layers[STAGES_MAX])
+{
+    int n = l->pp * l->vpp, inner = n > 2 ? n - 2 : 1;
+    assert_true(n <= STAGES_MAX);
+    for (int k = 0; k < n; k++) {
+        bool is_end = k == 0 || k == n - 1;
+        layers[k] = is_end ? 0
+                           : s->model.n_layers / inner +
+                                 (k <= s->model.n_layers % inner);
+    }
+}
+
 void matrix_write(const struct matrix_case *c, int ranks)
 {
     char name[64], path[64];
@@ -145,7 +159,10 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.recompute = c->recompute;
     l.micro_batch = c->micro_batch ? c->micro_batch : 1;
     l.schedule = c->schedule ? c->schedule : "1f1b";
-    if (mw_plan_make(&s, &l, NULL, &plan, &err) != MW_OK) {
+    int layers[STAGES_MAX];
+    share_layers(&s, &l, layers);
+    if (mw_plan_make(&s, &l, c->bare_ends ? layers : NULL, &plan, &err) !=
+        MW_OK) {
         fail_msg("%s", err.text);
     }
     replace_schedule(c, &plan);

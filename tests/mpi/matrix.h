@@ -30,7 +30,8 @@ struct matrix_case {
     enum mw_recompute recompute;
     int lora_rank; /* adapters; 0: none */
     enum mw_lora_targets lora_targets;
-    int ranks; /* of the cluster it is planned for; 0: this job's */
+    bool bare_ends; /* no layers beside embedding and head */
+    int ranks;      /* of the cluster it is planned for; 0: this job's */
 };
 
 enum { MATRIX_WHY_MAX = 256 };
@@ -49,6 +50,9 @@ void matrix_describe(const struct matrix_case *c, const char *why, char *out,
  * losses, memory, traffic (matrix_judge.c). Rank 0. */
 void matrix_judge(const struct matrix_case *c, int ranks,
                   const struct mw_drive_result *r, char out[MATRIX_WHY_MAX]);
+
+/* A case from text (matrix_text.c), which must be well formed. */
+struct matrix_case matrix_read(const char *text);
 
 /* Opens the world and writes the scenarios into the working folder. */
 void matrix_begin(struct mw_comm **out_world);

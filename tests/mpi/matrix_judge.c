@@ -44,7 +44,7 @@ static void judge_memory(const struct matrix_case *c,
         double had = r->activation_peak_bytes[i];
         double predicted = r->predicted_activation_bytes[i];
         /* Spread experts get what the routers send them. */
-        if (!(had > 0.0) || (c->ep <= 1 && had != predicted) ||
+        if (!(had > 0.0 || c->bare_ends) || (c->ep <= 1 && had != predicted) ||
             !(had < r->kept_peak_bytes[i]) ||
             !(r->kept_peak_bytes[i] < r->peak_bytes[i])) {
             snprintf(out, MATRIX_WHY_MAX,
