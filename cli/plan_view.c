@@ -154,6 +154,7 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_str(o, "cp_form", mw_cp_form_name(l->cp_form));
     mw_json_set_int(o, "dp_shard", l->dp_shard);
     mw_json_set_bool(o, "reshard", l->reshard);
+    mw_json_set_int(o, "recompute_layers", l->recompute_layers);
     mw_json_set_str(o, "grad_compression",
                     mw_grad_compression_name(l->grad_compression));
     mw_json_set_real(o, "offload_optimizer", l->offload_optimizer);

@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
      "Also enumerate: cp_form (gathers, ring, all-to-all), dp_shard (ZeRO "
      "within "
      "groups of replicas), reshard (ZeRO-3 that keeps gathered weights), "
-     "offload; or all",
+     "offload, recompute_layers (so many of each stage); or all",
      0},
     {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
      "Compare the best with the best that has these values, or with the "

@@ -15,6 +15,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .cp_form = -1,
                                     .dp_shard = -1,
                                     .reshard = -1,
+                                    .recompute_layers = -1,
                                     .grad_compression = -1,
                                     .offload_optimizer = -1,
                                     .offload_weights = -1,
@@ -38,6 +39,8 @@ static const struct {
     {"sp", offsetof(struct mw_search_opts, sp), 0, 1},
     {"dp_shard", offsetof(struct mw_search_opts, dp_shard), 0, 1 << 20},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
+    {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
+     1 << 20},
 };
 enum { N_FIX_KEYS = sizeof fix_keys / sizeof fix_keys[0] };
 
@@ -78,9 +81,13 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
                               struct mw_err *err)
 {
     static const struct mw_enum dims[] = {
-        {"cp_form", MW_FREE_CP_FORM}, {"dp_shard", MW_FREE_DP_SHARD},
-        {"reshard", MW_FREE_RESHARD}, {"offload", MW_FREE_OFFLOAD},
-        {"all", MW_FREE_ALL},         {NULL, 0}};
+        {"cp_form", MW_FREE_CP_FORM},
+        {"dp_shard", MW_FREE_DP_SHARD},
+        {"reshard", MW_FREE_RESHARD},
+        {"offload", MW_FREE_OFFLOAD},
+        {"recompute_layers", MW_FREE_RECOMPUTE_LAYERS},
+        {"all", MW_FREE_ALL},
+        {NULL, 0}};
 
     while (*text) {
         size_t n = strcspn(text, ",");
@@ -92,7 +99,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         if (!e->name) {
             return mw_fail(err, MW_EUSAGE,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
-                           "reshard, offload, all",
+                           "reshard, offload, recompute_layers, all",
                            (int)n, text);
         }
         opts->free |= (unsigned)e->value;
@@ -183,6 +190,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
         "cp_form, dp_shard, reshard, grad_compression, offload_optimizer, "
-        "offload_weights, offload_activations",
+        "offload_weights, offload_activations, recompute_layers",
         key);
 }

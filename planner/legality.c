@@ -22,7 +22,7 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression)
+    X(grad_compression) X(recompute_layers)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -90,6 +90,9 @@ static const struct mw_rule rules[] = {
      "offload_activations -> pp == 1 && recompute == 'none'",
      "activations are offloaded by layers, without pipelines and recomputation",
      "Megatron-LM megatron/core/transformer/transformer_config.py:1887"},
+    {"megatron_recompute_layers", MEG, "recompute_layers > 0 -> recompute == 'full'",
+     "a number of recomputed layers (method block) goes with full recomputation",
+     "Megatron-LM megatron/training/arguments.py, --recompute-method block"},
     {"megatron_offload_weights", MEG, "!offload_weights", "weights stay on the device",
      "Megatron-LM megatron/core/cpu_offloading"},
 
@@ -108,6 +111,8 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/arguments.py"},
     {"mds_order", MDS, "order == 'tp-cp-ep-dp-pp'", "order is fixed: pipe, data, model",
      "DeepSpeed deepspeed/runtime/pipe/topology.py"},
+    {"mds_recompute_layers", MDS, "recompute_layers == 0", "all layers are recomputed or none",
+     "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
      "DeepSpeed deepspeed/runtime/zero/mics.py"},
     {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
@@ -154,6 +159,8 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/distributed/parallel_dims.py"},
     {"titan_order", TT, "order == 'tp-cp-ep-dp-pp'", "the mesh is fixed: pp, dp, cp, tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:176"},
+    {"titan_recompute_layers", TT, "recompute_layers == 0", "all layers are recomputed or none",
+     "TorchTitan torchtitan/distributed/activation_checkpoint.py"},
     {"titan_cp_form", TT, "cp > 1 -> cp_form != 'a2a'", "context parallelism gathers or rotates keys and values",
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
@@ -180,12 +187,14 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/optim/zero.py"},
     {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
      "Nanotron src/nanotron/parallel/context.py"},
+    {"nanotron_recompute_layers", NANO, "recompute_layers == 0", "all layers are recomputed or none", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
     {"nanotron_compression", NANO, "!grad_compression", "gradients go whole", "Nanotron src/nanotron/optim/gradient_accumulator.py"},
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
+    {"host_recompute_layers", HOST, "recompute_layers == 0", "our host executor recomputes all layers or none", "exec/job.c"},
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
@@ -368,6 +377,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_offload_optimizer] = l->offload_optimizer > 0;
     v[V_offload_weights] = l->offload_weights > 0;
     v[V_offload_activations] = l->offload_activations > 0;
+    v[V_recompute_layers] = l->recompute_layers;
     v[V_offload_part] = is_part(l->offload_optimizer) ||
                         is_part(l->offload_weights) ||
                         is_part(l->offload_activations);

@@ -33,13 +33,15 @@ enum { MW_PLAN_TEXT_MAX = 256, MW_REASONS_MAX = 48 };
 enum mw_rank_by { MW_RANK_TIME, MW_RANK_MEMORY, MW_RANK_PARETO };
 
 /* Dimensions that are enumerated only when asked for: otherwise key-value
- * gathers over cp, ZeRO over all replicas, resharding, nothing offloaded. */
+ * gathers over cp, ZeRO over all replicas, resharding, nothing offloaded, all
+ * layers recomputed or none. */
 enum mw_free_dim {
     MW_FREE_CP_FORM = 1,
     MW_FREE_DP_SHARD = 2,
     MW_FREE_RESHARD = 4,
     MW_FREE_OFFLOAD = 8,
-    MW_FREE_ALL = 15
+    MW_FREE_RECOMPUTE_LAYERS = 16,
+    MW_FREE_ALL = 31
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -53,7 +55,7 @@ struct mw_search_opts {
     char order_text[16];  /* where --fix order= keeps it */
     int vpp;              /* 0: all that give another chunk size */
     /* -1: not fixed, and enumerated where `free` has the dimension. */
-    int cp_form, dp_shard, reshard;
+    int cp_form, dp_shard, reshard, recompute_layers;
     int grad_compression; /* -1: none */
     double offload_optimizer, offload_weights, offload_activations;
     unsigned free; /* of enum mw_free_dim */

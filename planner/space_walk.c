@@ -85,8 +85,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     const char *rule = NULL;
 
     /* The rest of its rules was checked further up, with ZeRO-0. */
-    if ((layout->dp_shard > 0 || !layout->reshard ||
-         layout->grad_compression != MW_COMPRESS_NONE ||
+    if ((layout->dp_shard > 0 || layout->recompute_layers > 0 ||
+         !layout->reshard || layout->grad_compression != MW_COMPRESS_NONE ||
          mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
                         &w->s->scenario->workload, w->s->n_ranks, &rule,
@@ -132,6 +132,29 @@ static uint64_t walk_kinds(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Layers that are recomputed: all of a stage (0), and where asked for fewer. */
+static uint64_t walk_recomputed(struct walk *w, struct mw_layout layout,
+                                bool only_count)
+{
+    const struct mw_search_opts *o = w->s->opts;
+    int n_layers = w->s->scenario->model.n_layers;
+    int stages = layout.pp * layout.vpp,
+        most = (n_layers + stages - 1) / stages;
+    bool is_free = o->recompute_layers < 0 && w->how == MW_WALK_ALL &&
+                   (o->free & MW_FREE_RECOMPUTE_LAYERS) != 0 &&
+                   layout.recompute != MW_RECOMPUTE_NONE &&
+                   !w->s->ctx->gpu->is_cpu;
+    uint64_t n = 0;
+
+    layout.recompute_layers = o->recompute_layers > 0 ? o->recompute_layers : 0;
+    n += walk_kinds(w, layout, only_count);
+    for (int k = 1; is_free && k < most; k++) {
+        layout.recompute_layers = k;
+        n += walk_kinds(w, layout, only_count);
+    }
+    return n;
+}
+
 /* Groups of replicas, resharding, offload: mostly one way each. */
 static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                           bool only_count)
@@ -159,7 +182,7 @@ static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                 layout.offload_optimizer = s->offload[o][0];
                 layout.offload_weights = s->offload[o][1];
                 layout.offload_activations = s->offload[o][2];
-                n += walk_kinds(w, layout, only_count);
+                n += walk_recomputed(w, layout, only_count);
             }
         }
     }

@@ -257,6 +257,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " compression %d",
                       o->grad_compression);
     }
+    if (o->recompute_layers >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " recompute %d",
+                      o->recompute_layers);
+    }
     return mw_hash64(from->hash, text, (size_t)n);
 }
 

@@ -61,6 +61,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", grad_compression %s",
                     mw_grad_compression_name(l->grad_compression));
     }
+    if (l->recompute_layers > 0) {
+        mw_str_addf(&text, ", %d layers recomputed", l->recompute_layers);
+    }
     if (mw_layout_offloads(l)) {
         mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
                     l->offload_weights, l->offload_activations);

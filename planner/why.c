@@ -184,6 +184,7 @@ static void free_fixed(struct trial *t)
                 {"cp_form", &o->cp_form, -1},
                 {"dp_shard", &o->dp_shard, -1},
                 {"reshard", &o->reshard, -1},
+                {"recompute_layers", &o->recompute_layers, -1},
                 {"grad_compression", &o->grad_compression, -1},
                 {"recompute", &o->recompute, -1}};
 

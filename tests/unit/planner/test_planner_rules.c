@@ -156,6 +156,37 @@ static bool one_of(const char *name, const char *const *list)
     return false;
 }
 
+/* The same of what is rarely other than its default. */
+static bool may_run_rare(const struct world *w, const struct mw_layout *l)
+{
+    bool has_weights = l->offload_weights > 0,
+         has_opt = l->offload_optimizer > 0;
+    bool has_acts = l->offload_activations > 0;
+    bool is_all = l->recompute_layers == 0;
+
+    switch (w->scenario.limits.framework) {
+    case MW_FRAMEWORK_MEGATRON_CORE:
+        return l->reshard && !has_weights && (!has_opt || l->zero >= 1) &&
+               (is_all || l->recompute == MW_RECOMPUTE_FULL) &&
+               (!has_acts || (l->pp == 1 && l->recompute == MW_RECOMPUTE_NONE));
+    case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        return l->reshard && is_all && (l->dp_shard == 0 || l->zero == 3) &&
+               (!has_opt || l->zero >= 1) && (!has_weights || l->zero == 3) &&
+               (!has_acts || l->recompute == MW_RECOMPUTE_FULL);
+    case MW_FRAMEWORK_TORCHTITAN:
+        return is_all && (l->cp == 1 || l->cp_form != MW_CP_A2A) &&
+               has_weights == has_opt && (!has_opt || l->zero >= 2) &&
+               !has_acts;
+    case MW_FRAMEWORK_NANOTRON:
+        return is_all && l->cp == 1 && l->dp_shard == 0 && !has_weights &&
+               !has_opt && !has_acts;
+    case MW_FRAMEWORK_HOST:
+        return is_all && l->reshard && !has_weights && !has_opt && !has_acts;
+    default:
+        return true;
+    }
+}
+
 /* The frameworks' rules said again, without the table. */
 static bool may_run(const struct world *w, const struct mw_layout *l)
 {
@@ -233,7 +264,7 @@ static void test_10000_random_scenarios(void **state)
 {
     (void)state;
     struct world w;
-    uint64_t n_plans = 0, n_none = 0;
+    uint64_t n_plans = 0, n_none = 0, n_rare = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -248,6 +279,11 @@ static void test_10000_random_scenarios(void **state)
         opts.recompute = MW_RECOMPUTE_NONE;
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
+        if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
+            opts.free = 1U << pick(seed, 14, 5);
+            opts.rank_by = MW_RANK_MEMORY;
+            opts.recompute = pick(seed, 15, 3);
+        }
         enum mw_status status = mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
 
         assert_true(status == MW_OK || status == MW_ENO);
@@ -257,7 +293,8 @@ static void test_10000_random_scenarios(void **state)
             char text[MW_PLAN_TEXT_MAX];
 
             n_plans++;
-            if (!may_run(&w, l)) {
+            n_rare += *mw_layout_rare_text(l, text) != '\0';
+            if (!may_run(&w, l) || !may_run_rare(&w, l)) {
                 fail_msg("%s cannot run %s, order %s",
                          mw_framework_name(w.scenario.limits.framework),
                          mw_layout_text(l, text), l->order);
@@ -273,6 +310,7 @@ static void test_10000_random_scenarios(void **state)
         mw_search_result_release(&r);
     }
     assert_true(n_plans > 10000);
+    assert_true(n_rare > 200);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

@@ -117,7 +117,7 @@ static void test_200_random_spaces(void **state)
         opts.top = 1 + pick(seed, 8, 3);
         opts.zero = pick(seed, 9, 4) == 0 ? -1 : pick(seed, 10, 4);
         opts.recompute = pick(seed, 11, 3);
-        opts.free = (unsigned)pick(seed, 12, 16);
+        opts.free = (unsigned)pick(seed, 12, 32);
         opts.is_full = pick(seed, 13, 8) == 0;
         opts.rank_by = seed % 5 == 4 ? MW_RANK_MEMORY : MW_RANK_TIME;
         brute_force(&w, &opts, &b);
