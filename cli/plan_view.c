@@ -157,6 +157,7 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_int(o, "recompute_layers", l->recompute_layers);
     mw_json_set_str(o, "grad_compression",
                     mw_grad_compression_name(l->grad_compression));
+    mw_json_set_str(o, "offload_nvme", mw_offload_nvme_name(l->offload_nvme));
     mw_json_set_real(o, "offload_optimizer", l->offload_optimizer);
     mw_json_set_real(o, "offload_weights", l->offload_weights);
     mw_json_set_real(o, "offload_activations", l->offload_activations);

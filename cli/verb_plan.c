@@ -40,7 +40,7 @@ static const struct argp_option options[] = {
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
      "schedule order cp_form dp_shard reshard grad_compression "
-     "offload_optimizer offload_weights offload_activations",
+     "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
      "How much is free: full adds rank orders, expert tp, sp off, all "

@@ -95,7 +95,7 @@ static void print_memory(const struct mw_step_result *r)
         "temporary", "buffers", "overhead",  "total",     "fullest at"};
     struct mw_table *t = mw_table_new();
     char text[MW_FMT_MAX], usable[MW_FMT_MAX];
-    double host_bytes = 0;
+    double host_bytes = 0, nvme_bytes = 0;
 
     printf("\nMemory of a rank by stage:\n");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -122,10 +122,15 @@ static void print_memory(const struct mw_step_result *r)
            r->fits ? "fits" : "does not fit");
     for (int d = 0; d < r->n_stages; d++) {
         host_bytes = fmax(host_bytes, r->memory[d].host_bytes);
+        nvme_bytes = fmax(nvme_bytes, r->memory[d].nvme_bytes);
     }
     if (host_bytes > 0) {
         printf("in the host's memory, at most: %s a rank\n",
                mw_fmt_bytes(host_bytes, text));
+    }
+    if (nvme_bytes > 0) {
+        printf("on the node's drives, at most: %s a rank\n",
+               mw_fmt_bytes(nvme_bytes, text));
     }
 }
 
@@ -323,6 +328,7 @@ static json_t *memory_json(const struct mw_step_result *r)
         mw_json_set_real(stage, "overhead_bytes", m->overhead_bytes);
         mw_json_set_real(stage, "total_bytes", m->total_bytes);
         mw_json_set_real(stage, "host_bytes", m->host_bytes);
+        mw_json_set_real(stage, "nvme_bytes", m->nvme_bytes);
         mw_json_set_real(stage, "reserved_bytes", m->reserved_bytes);
         mw_json_set_str(stage, "moment", m->moment);
         for (int i = 0; i < m->n_parts; i++) {

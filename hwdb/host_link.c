@@ -7,6 +7,9 @@
  *   mem   the memory of the node's sockets together, wire rate: the constant
  *         host_mem_rate.SLUG, else host_mem_rate
  *
+ *   nvme  the node's drives together: nvme_rate.SLUG, else nvme_rate, as far as
+ *         training reaches it (nvme_efficiency); writes a share of that
+ *
  * A constant host_link_rate.SLUG comes before the link's rate (a calibration).
  * NaN where the table does not know. Left out: NUMA, both directions at once.
  */
@@ -80,6 +83,14 @@ void mw_hw_set_host(const struct mw_hwdb *db,
     const struct mw_constant *mem =
         mw_hw_constant_of(db, "host_mem_rate", s->slug, NULL);
 
+    const struct mw_constant *nvme =
+        mw_hw_constant_of(db, "nvme_rate", s->slug, NULL);
+
+    s->nvme_read_Bps =
+        (nvme != NULL ? nvme->value : constant_or_nan(db, "nvme_rate")) *
+        constant_or_nan(db, "nvme_efficiency");
+    s->nvme_write_Bps =
+        s->nvme_read_Bps * constant_or_nan(db, "nvme_write_share");
     s->host_link_Bps = link != NULL ? link->value
                                     : link_Bps(db, row->gpu_host_link) /
                                           sharers(row->gpu_to_nic);

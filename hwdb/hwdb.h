@@ -80,6 +80,7 @@ struct mw_system {
      * its neighbours copy too; wire rate of the node's host memory. NaN when
      * not known. */
     double host_link_Bps, host_mem_Bps;
+    double nvme_read_Bps, nvme_write_Bps;  /* of a node's drives together */
     const char *intra_class, *inter_class; /* "nvlink4", "ib"; "none" */
     /* The rows behind the four figures above; the inter pair is NULL (and the
      * figures 0 and 1) where the node has no NIC. A constant NAME.SLUG of this

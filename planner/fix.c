@@ -17,6 +17,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .reshard = -1,
                                     .recompute_layers = -1,
                                     .grad_compression = -1,
+                                    .offload_nvme = -1,
                                     .offload_optimizer = -1,
                                     .offload_weights = -1,
                                     .offload_activations = -1};
@@ -156,6 +157,10 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return fix_word(key, mw_grad_compression_enums, value,
                         &opts->grad_compression, err);
     }
+    if (strcmp(key, "offload_nvme") == 0) {
+        return fix_word(key, mw_offload_nvme_enums, value, &opts->offload_nvme,
+                        err);
+    }
     if (strcmp(key, "offload_optimizer") == 0) {
         return fix_part(key, value, &opts->offload_optimizer, err);
     }
@@ -190,6 +195,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
         "cp_form, dp_shard, reshard, grad_compression, offload_optimizer, "
-        "offload_weights, offload_activations, recompute_layers",
+        "offload_weights, offload_activations, offload_nvme, recompute_layers",
         key);
 }

@@ -22,7 +22,7 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression) X(recompute_layers)
+    X(grad_compression) X(recompute_layers) X(offload_nvme)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -83,6 +83,8 @@ static const struct mw_rule rules[] = {
      "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
     {"megatron_compression", MEG, "!grad_compression", "gradients go whole",
      "Megatron-LM megatron/core/distributed/param_and_grad_buffer.py"},
+    {"megatron_nvme", MEG, "!offload_nvme", "nothing goes to drives",
+     "Megatron-LM megatron/core/optimizer/cpu_offloading"},
     {"megatron_offload_optimizer", MEG, "offload_optimizer -> zero >= 1",
      "the optimizer is offloaded as a distributed one (ZeRO-1 or more)",
      "Megatron-LM megatron/training/arguments.py:1885"},
@@ -119,6 +121,8 @@ static const struct mw_rule rules[] = {
     {"mds_compression", MDS, "grad_compression == 1 -> experts == 0",
      "1-bit Adam reduces all gradients over one group, experts have their own",
      "DeepSpeed deepspeed/runtime/comm/nccl.py"},
+    {"mds_nvme", MDS, "offload_nvme -> zero == 3", "drives need ZeRO-3, not {zero}",
+     "DeepSpeed deepspeed/runtime/zero/offload_config.py"},
     {"mds_offload_optimizer", MDS, "offload_optimizer -> zero >= 1", "optimizer offload needs ZeRO",
      "DeepSpeed deepspeed/runtime/zero/config.py"},
     {"mds_offload_weights", MDS, "offload_weights -> zero == 3", "parameter offload needs ZeRO-3, not {zero}",
@@ -166,6 +170,7 @@ static const struct mw_rule rules[] = {
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
+    {"titan_nvme", TT, "!offload_nvme", "nothing goes to drives", "PyTorch torch/distributed/fsdp/_fully_shard, CPUOffloadPolicy"},
     {"titan_offload", TT, "offload_weights == offload_optimizer && !offload_part",
      "parameters and optimizer are offloaded together and whole (enable_cpu_offload)", "TorchTitan torchtitan/config/configs.py"},
     {"titan_offload_zero", TT, "offload_weights -> zero >= 2", "offload is FSDP's: ZeRO-2 or -3, not {zero}",
@@ -373,6 +378,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_cp_form] = ID_FORM + (int64_t)l->cp_form;
     v[V_dp_shard] = l->dp_shard;
     v[V_reshard] = l->reshard;
+    v[V_offload_nvme] = (int64_t)l->offload_nvme;
     v[V_grad_compression] = (int64_t)l->grad_compression;
     v[V_offload_optimizer] = l->offload_optimizer > 0;
     v[V_offload_weights] = l->offload_weights > 0;

@@ -57,6 +57,7 @@ struct mw_search_opts {
     /* -1: not fixed, and enumerated where `free` has the dimension. */
     int cp_form, dp_shard, reshard, recompute_layers;
     int grad_compression; /* -1: none */
+    int offload_nvme;     /* -1: none */
     double offload_optimizer, offload_weights, offload_activations;
     unsigned free; /* of enum mw_free_dim */
     bool is_full;  /* the whole space, not the default one (space.c) */

@@ -87,7 +87,7 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     /* The rest of its rules was checked further up, with ZeRO-0. */
     if ((layout->dp_shard > 0 || layout->recompute_layers > 0 ||
          !layout->reshard || layout->grad_compression != MW_COMPRESS_NONE ||
-         mw_layout_offloads(layout)) &&
+         layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
                         &w->s->scenario->workload, w->s->n_ranks, &rule,
                         NULL) != MW_OK) {
@@ -168,6 +168,9 @@ static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
         s->opts->grad_compression > 0
             ? (enum mw_grad_compression)s->opts->grad_compression
             : MW_COMPRESS_NONE;
+    layout.offload_nvme = s->opts->offload_nvme > 0
+                              ? (enum mw_offload_nvme)s->opts->offload_nvme
+                              : MW_NVME_NONE;
     for (int i = 0; i < w->n_shards; i++) {
         if (i > 0 && layout.zero == 0 && !is_fixed_shard) {
             break;

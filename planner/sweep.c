@@ -261,6 +261,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " recompute %d",
                       o->recompute_layers);
     }
+    if (o->offload_nvme > 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " nvme %d",
+                      o->offload_nvme);
+    }
     return mw_hash64(from->hash, text, (size_t)n);
 }
 

@@ -68,6 +68,10 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
                     l->offload_weights, l->offload_activations);
     }
+    if (l->offload_nvme != MW_NVME_NONE) {
+        mw_str_addf(&text, ", drives hold %s",
+                    mw_offload_nvme_name(l->offload_nvme));
+    }
     snprintf(buf, MW_PLAN_TEXT_MAX, "%.200s", text.n > 2 ? text.s + 2 : "");
     mw_str_release(&text);
     return buf;

@@ -186,6 +186,7 @@ static void free_fixed(struct trial *t)
                 {"reshard", &o->reshard, -1},
                 {"recompute_layers", &o->recompute_layers, -1},
                 {"grad_compression", &o->grad_compression, -1},
+                {"offload_nvme", &o->offload_nvme, -1},
                 {"recompute", &o->recompute, -1}};
 
     for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {

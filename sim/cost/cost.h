@@ -199,6 +199,7 @@ struct mw_cost_ctx {
      * memory, one direction, and the memory traffic of an Adam step there; NaN
      * when not known. */
     double host_link_Bps, host_adam_Bps;
+    double nvme_read_Bps, nvme_write_Bps; /* and its share of the drives */
     /* Indexed once, so that pricing does no look-up by name. */
     struct mw_measured_set measured[MW_MEASURED_OP_COUNT][MW_DTYPE_COUNT];
     struct mw_kernel_set kernels[MW_OP_KIND_COUNT][MW_PASS_BW][MW_DTYPE_COUNT];

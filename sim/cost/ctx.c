@@ -245,6 +245,8 @@ static void set_host(struct mw_cost_ctx *ctx)
     const struct mw_system *sys = ctx->system;
     double efficiency = (double)NAN;
 
+    ctx->nvme_read_Bps = sys->nvme_read_Bps / ctx->gpus_per_node;
+    ctx->nvme_write_Bps = sys->nvme_write_Bps / ctx->gpus_per_node;
     if (ctx->gpu->is_cpu) {
         ctx->host_adam_Bps = ctx->gpu->mem_bw_Bps * ctx->gpu->mem_efficiency;
         ctx->host_link_Bps = ctx->host_adam_Bps / 2;

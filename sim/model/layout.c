@@ -33,6 +33,13 @@ const struct mw_enum mw_grad_compression_enums[] = {
     {"zeropp", MW_COMPRESS_ZEROPP},
     {NULL, 0}};
 
+const struct mw_enum mw_offload_nvme_enums[] = {
+    {"none", MW_NVME_NONE},
+    {"optimizer", MW_NVME_OPTIMIZER},
+    {"weights", MW_NVME_WEIGHTS},
+    {"all", MW_NVME_ALL},
+    {NULL, 0}};
+
 const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
                                             MW_FIELD_END};
 
@@ -74,6 +81,11 @@ const char *mw_cp_form_name(enum mw_cp_form form)
 const char *mw_grad_compression_name(enum mw_grad_compression compression)
 {
     return enum_name(mw_grad_compression_enums, (int)compression);
+}
+
+const char *mw_offload_nvme_name(enum mw_offload_nvme nvme)
+{
+    return enum_name(mw_offload_nvme_enums, (int)nvme);
 }
 
 int mw_layout_shard_ways(const struct mw_layout *layout)

@@ -44,6 +44,15 @@ enum mw_grad_compression {
     MW_COMPRESS_ZEROPP
 };
 
+/* What of the offloaded parts lies on the node's drives instead of in its
+ * memory (Rajbhandari et al., "ZeRO-Infinity", SC 2021); bits. */
+enum mw_offload_nvme {
+    MW_NVME_NONE,
+    MW_NVME_OPTIMIZER,
+    MW_NVME_WEIGHTS,
+    MW_NVME_ALL
+};
+
 enum mw_dtype {
     MW_FP32,
     MW_TF32,
@@ -58,10 +67,11 @@ double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
 extern const struct mw_enum mw_recompute_enums[], mw_cp_form_enums[],
-    mw_grad_compression_enums[];
+    mw_grad_compression_enums[], mw_offload_nvme_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 const char *mw_grad_compression_name(enum mw_grad_compression compression);
+const char *mw_offload_nvme_name(enum mw_offload_nvme nvme); /* "all" */
 
 struct mw_layout {
     int tp;               /* tensor parallel ways */
@@ -88,6 +98,7 @@ struct mw_layout {
     /* Parts, 0 to 1, that lie in the host's memory between uses. */
     double offload_optimizer, offload_weights, offload_activations;
     enum mw_grad_compression grad_compression;
+    enum mw_offload_nvme offload_nvme;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -164,6 +175,11 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, grad_compression),        \
          .enums = mw_grad_compression_enums,                                   \
          .doc = "how gradients are made smaller on their way"},                \
+        {.key = "offload_nvme",                                                \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, offload_nvme),            \
+         .enums = mw_offload_nvme_enums,                                       \
+         .doc = "what of it lies on drives instead"},                          \
         MW_LAYOUT_PART_ROW(at, offload_optimizer,                              \
                            "part of the optimizer's state in host memory"),    \
         MW_LAYOUT_PART_ROW(at, offload_weights,                                \

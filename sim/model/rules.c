@@ -146,6 +146,24 @@ static bool rule_offload(const struct check *c)
     return true;
 }
 
+static bool rule_offload_nvme(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    unsigned nvme = (unsigned)l->offload_nvme;
+
+    if ((nvme & MW_NVME_OPTIMIZER) != 0 && !(l->offload_optimizer > 0)) {
+        return BROKEN(c,
+                      "offload_nvme %s puts the offloaded optimizer on "
+                      "drives, but offload_optimizer is 0",
+                      mw_offload_nvme_name(l->offload_nvme));
+    }
+    return (nvme & MW_NVME_WEIGHTS) == 0 || l->offload_weights > 0 ||
+           BROKEN(c,
+                  "offload_nvme %s puts offloaded weights on drives, but "
+                  "offload_weights is 0",
+                  mw_offload_nvme_name(l->offload_nvme));
+}
+
 static bool rule_compression(const struct check *c)
 {
     const struct mw_layout *l = c->l;
@@ -413,6 +431,7 @@ static const struct {
              {"reshard", "reshard", rule_reshard},
              {"recompute_layers", "recompute_layers", rule_recompute_layers},
              {"offload", "offload_optimizer", rule_offload},
+             {"offload_nvme", "offload_nvme", rule_offload_nvme},
              {"grad_compression", "grad_compression", rule_compression},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},

@@ -194,6 +194,10 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
         h = hash_int(mw_hash64(h, "grad_compression", 16),
                      (int64_t)l->grad_compression);
     }
+    if (l->offload_nvme != MW_NVME_NONE) {
+        h = hash_int(mw_hash64(h, "offload_nvme", 12),
+                     (int64_t)l->offload_nvme);
+    }
     if (mw_layout_offloads(l)) {
         h = hash_num(mw_hash64(h, "offload", 7), l->offload_optimizer);
         h = hash_num(hash_num(h, l->offload_weights), l->offload_activations);

@@ -50,6 +50,10 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_str_addf(text, "  grad_compression: %s\n",
                     mw_grad_compression_name(l->grad_compression));
     }
+    if (l->offload_nvme != MW_NVME_NONE) {
+        mw_str_addf(text, "  offload_nvme: %s\n",
+                    mw_offload_nvme_name(l->offload_nvme));
+    }
     add_part(text, "offload_optimizer", l->offload_optimizer);
     add_part(text, "offload_weights", l->offload_weights);
     add_part(text, "offload_activations", l->offload_activations);

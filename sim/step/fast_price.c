@@ -69,6 +69,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->recompute = (int)l->recompute;
     key->recompute_layers = l->recompute_layers > 0;
     key->zero = is_sharded ? l->zero : 0;
+    key->offload_nvme = (int)l->offload_nvme;
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;
     key->offload_activations = l->offload_activations;

@@ -12,11 +12,19 @@
  *                its memory, while gradients come in and weights go out tile by
  *                tile; the device updates its own part meanwhile
  *
+ * What of this lies on the node's drives (offload_nvme; Rajbhandari et al.,
+ * section 5.1.2) takes the drives' rate as well as the link's, one after the
+ * other for two layers at a time, so the slower counts. The optimizer's states
+ * are read and written back each step, and so are the weights that it makes,
+ * tile by tile beside the update; drives read and write in turn. Gradients wait
+ * in memory.
+ *
  * Ways of the two directions are apart and run beside the layer's work: what
  * is longer than that work is exposed. On a CPU nothing is hidden.
  *
  * Left out: the first layer's way of a pass (it is fetched under the pass
- * before), adding gradients up on the host, disks.
+ * before), adding gradients up on the host, how
+ * much the drives hold.
  */
 #include "sim/step/step_int.h"
 
@@ -55,18 +63,24 @@ static double work_s(const struct mw_phase_cost *phase, enum mw_phase first,
     return sum;
 }
 
+static bool on_nvme(const struct mw_step_price *p, enum mw_offload_nvme what)
+{
+    return ((unsigned)p->layout->offload_nvme & (unsigned)what) != 0;
+}
+
+/* read_bytes of what comes up are on drives. */
 static void add_way(const struct mw_step_price *p, double up_bytes,
-                    double down_bytes, double window_s,
+                    double read_bytes, double down_bytes, double window_s,
                     struct mw_phase_cost *out)
 {
     bool is_cpu = p->ctx->gpu->is_cpu;
     double bytes = up_bytes + down_bytes;
+    double read_s = read_bytes > 0 ? read_bytes / p->ctx->nvme_read_Bps : 0;
+    double link_s = fmax(up_bytes, down_bytes) / p->ctx->host_link_Bps;
 
     out->s[MW_LANE_OFFLOAD] =
-        is_cpu ? bytes / p->ctx->host_link_Bps
-               : mw_step_exposed_s(fmax(up_bytes, down_bytes) /
-                                       p->ctx->host_link_Bps,
-                                   1, window_s);
+        is_cpu ? bytes / p->ctx->host_link_Bps + read_s
+               : mw_step_exposed_s(fmax(link_s, read_s), 1, window_s);
     out->bytes[MW_LANE_OFFLOAD] = bytes;
 }
 
@@ -86,20 +100,38 @@ void mw_offload_add(struct mw_step_price *p, enum mw_step_unit unit,
     if (!mw_layout_offloads(l)) {
         return;
     }
-    add_way(p, weights, kept, work_s(phase, MW_PHASE_F, MW_PHASE_F),
-            &phase[MW_PHASE_F]);
-    add_way(p, again + kept, grads, work_s(phase, MW_PHASE_R, MW_PHASE_W),
-            &phase[MW_PHASE_B]);
+    double from_nvme = on_nvme(p, MW_NVME_WEIGHTS) ? 1 : 0;
+
+    add_way(p, weights, from_nvme * weights, kept,
+            work_s(phase, MW_PHASE_F, MW_PHASE_F), &phase[MW_PHASE_F]);
+    add_way(p, again + kept, from_nvme * again, grads,
+            work_s(phase, MW_PHASE_R, MW_PHASE_W), &phase[MW_PHASE_B]);
     mw_explain_child(explain, "to and from the host's memory",
                      phase[MW_PHASE_F].s[MW_LANE_OFFLOAD] +
                          phase[MW_PHASE_B].s[MW_LANE_OFFLOAD],
                      "longer than the layer's own work", NULL);
 }
 
+/* Drives, once a step: states there and back, weights that were made. */
+static double optimizer_nvme_s(const struct mw_step_price *p, double on_host)
+{
+    double read =
+        on_nvme(p, MW_NVME_OPTIMIZER) ? on_host * p->optimizer_bytes : 0;
+    double written = read;
+
+    if (on_nvme(p, MW_NVME_WEIGHTS)) {
+        written += on_host * p->layout->offload_weights * p->weight_bytes;
+    }
+    return written > 0
+               ? read / p->ctx->nvme_read_Bps + written / p->ctx->nvme_write_Bps
+               : 0;
+}
+
 double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
 {
     const struct mw_layout *l = p->layout;
     double on_host = l->offload_optimizer * n, down_s = 0, update_s, up_s;
+    double drives_s;
 
     if (!(on_host > 0)) {
         return 0;
@@ -111,8 +143,10 @@ double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
                p->ctx->host_adam_Bps;
     up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
            p->ctx->host_link_Bps;
-    return p->ctx->gpu->is_cpu ? down_s + update_s + up_s
-                               : fmax(update_s, fmax(down_s, up_s));
+    drives_s = optimizer_nvme_s(p, on_host);
+    return p->ctx->gpu->is_cpu
+               ? down_s + update_s + up_s + drives_s
+               : fmax(fmax(update_s, drives_s), fmax(down_s, up_s));
 }
 
 /* ---- memory ----------------------------------------------------------------
@@ -152,6 +186,24 @@ static double staging_bytes(const struct mw_step_price *p,
     return most;
 }
 
+/* What is on drives leaves the host's memory but for two layers' worth of it,
+ * the one that is used and the one that is read or written. */
+static void move_to_nvme(const struct mw_step_price *p,
+                         const int n_units[MW_UNIT_COUNT], double weights,
+                         double states, struct mw_stage_memory *m)
+{
+    double n_layers = 0, moved;
+
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        n_layers +=
+            mw_unit_is_layer((enum mw_step_unit)unit) ? n_units[unit] : 0;
+    }
+    moved = (on_nvme(p, MW_NVME_WEIGHTS) ? weights : 0) +
+            (on_nvme(p, MW_NVME_OPTIMIZER) ? states : 0);
+    m->nvme_bytes = moved;
+    m->host_bytes -= moved * (1 - fmin(1, 2 / fmax(n_layers, 1)));
+}
+
 /* Moves what is offloaded from the device's sums to the host's. */
 void mw_offload_memory(const struct mw_step_price *p,
                        const int n_units[MW_UNIT_COUNT],
@@ -160,7 +212,7 @@ void mw_offload_memory(const struct mw_step_price *p,
     const struct mw_layout *l = p->layout;
     double weights, states, grads, kept;
 
-    m->host_bytes = 0;
+    m->host_bytes = m->nvme_bytes = 0;
     if (!mw_layout_offloads(l)) {
         return;
     }
@@ -170,6 +222,7 @@ void mw_offload_memory(const struct mw_step_price *p,
     kept =
         l->offload_activations * layers_part(p, n_units) * m->activation_bytes;
     m->host_bytes = weights + states + grads + kept;
+    move_to_nvme(p, n_units, weights, states, m);
     m->weight_bytes -= weights;
     m->optimizer_bytes -= states;
     m->grad_bytes -= l->zero >= 2 ? grads : 0;

@@ -62,6 +62,12 @@ enum mw_status mw_step_check_features(const struct mw_layout *layout,
                        "host_link_rate.%s",
                        ctx->system->slug, ctx->system->slug);
     }
+    if (layout->offload_nvme != MW_NVME_NONE && !(ctx->nvme_read_Bps > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "offload_nvme needs the rate of the node's drives; give "
+                       "the constant nvme_rate.%s",
+                       ctx->system->slug);
+    }
     return MW_OK;
 }
 

@@ -32,6 +32,7 @@ struct mw_stage_memory {
     struct mw_memory_part parts[MW_MEMORY_PARTS_MAX]; /* add up to the total */
     int n_parts;
     double host_bytes; /* in the host's memory: offload */
+    double nvme_bytes; /* and on the node's drives */
 };
 
 struct mw_step_result {

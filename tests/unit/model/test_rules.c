@@ -163,6 +163,14 @@ static void test_feature_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.l.reshard = false;
     expect_broken(&f, "grad_compression", "grad_compression zeropp (ZeRO++)");
+    f = legal("llama3-8b"), f.l.offload_nvme = MW_NVME_ALL;
+    expect_broken(&f, "offload_nvme",
+                  "offload_nvme all puts the offloaded opt");
+    f.l.offload_optimizer = 1;
+    expect_broken(&f, "offload_nvme",
+                  "offload_nvme all puts offloaded weights");
+    f.l.offload_weights = 0.5;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f = legal("llama3-8b"), f.l.offload_weights = 1.5;
     expect_broken(&f, "offload", "offload_weights is 1.5; a part is 0 to 1");
     /* tp 2 leaves 16 heads, 4 of keys and values: cp 4 goes, cp 8 does not */

@@ -153,6 +153,7 @@ static void test_round_trip(void **state)
     l.offload_activations = 0.1;
     l.recompute = MW_RECOMPUTE_FULL;
     l.recompute_layers = 2;
+    l.offload_nvme = MW_NVME_ALL;
     check_round_trip(&l, false);
     l = fixture_layout();
     l.zero = 3;
@@ -165,12 +166,12 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[10];
+    uint64_t hash[11];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
@@ -181,7 +182,8 @@ static void test_hash_of_young_keys(void **state)
         l.grad_compression = i == 9 ? MW_COMPRESS_ZEROPP : MW_COMPRESS_NONE;
         l.reshard = i != 4;
         l.offload_optimizer = i == 5 ? 0.5 : 0;
-        l.offload_weights = i == 6 ? 0.5 : 0;
+        l.offload_weights = i == 6 || i == 10 ? 0.5 : 0;
+        l.offload_nvme = i == 10 ? MW_NVME_WEIGHTS : MW_NVME_NONE;
         l.offload_activations = i == 7 ? 0.5 : 0;
         fixture_make(&s, &l, NULL, &plan);
         hash[n] = mw_plan_hash(&plan);
