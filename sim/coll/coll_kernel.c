@@ -13,7 +13,8 @@
  *   GPUs of a kind share  base and hop latencies, two-rank rings
  *   a class shares        architecture and link or network: smooth over sizes,
  *                         and size by size (switch points of protocols)
- *   an odd machine has    networks and PCIe hosts that are like no other
+ *   an odd machine has    networks and PCIe hosts that are like no other (TCP
+ *                         and TCPX are like each other)
  *
  * each times likenesses of operation, algorithm, ranks and nodes. A campaign
  * of measurements has an offset of its own besides, which no prediction uses.
@@ -34,7 +35,8 @@ enum coll_family {
     FAMILY_OTHER,
     FAMILY_RDMA,  /* InfiniBand and RoCE: the same verbs */
     FAMILY_RACKS, /* the same between NVL72 domains */
-    FAMILY_NVSWITCH
+    FAMILY_NVSWITCH,
+    FAMILY_TCP /* with and without GPUDirect: the host's stack */
 };
 
 /* clang-format off */
@@ -107,9 +109,11 @@ static enum coll_family family_of(const char *kind)
     static const char *const rdma[] = {"ib", "roce", NULL};
     static const char *const racks[] = {"racks-ib", "racks-roce", NULL};
     static const char *const switches[] = {"nvswitch", "rack", NULL};
+    static const char *const tcp[] = {"tcp", "tcpx", NULL};
     return is_one_of(kind, rdma)       ? FAMILY_RDMA
            : is_one_of(kind, racks)    ? FAMILY_RACKS
            : is_one_of(kind, switches) ? FAMILY_NVSWITCH
+           : is_one_of(kind, tcp)      ? FAMILY_TCP
                                        : FAMILY_OTHER;
 }
 
@@ -223,9 +227,10 @@ double coll_kernel(const struct coll_feature *a, const struct coll_feature *b)
              near(size, SIZE_SIZE) * near(ranks, SCALE_SIZE) *
              near(nodes, SCALE_SIZE);
     }
-    if (a->is_odd && b->is_odd && a->kind == b->kind && same_host) {
-        k +=
-            odd_part(a, b, near(ranks, SCALE_CLASS) * near(nodes, SCALE_CLASS));
+    bool both_odd = a->is_odd && b->is_odd && same_host;
+    if (both_odd && kind > 0) {
+        k += odd_part(
+            a, b, kind * near(ranks, SCALE_CLASS) * near(nodes, SCALE_CLASS));
     }
     return k;
 }
