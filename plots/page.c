@@ -48,7 +48,8 @@ void mw_page_escape(struct mw_str *out, const char *text)
     }
 }
 
-static void add_format(struct mw_page *page, const char *fmt, va_list args)
+__attribute__((format(printf, 2, 0))) static void
+add_format(struct mw_page *page, const char *fmt, va_list args)
 {
     va_list again;
     va_copy(again, args);

@@ -115,7 +115,7 @@ static void put_point(const struct axes *a, const struct mw_page_point *p)
 static bool find_range(const struct mw_page_point *points, size_t n,
                        struct axes *a)
 {
-    a->low = INFINITY;
+    a->low = (double)INFINITY;
     a->high = 0;
     for (size_t i = 0; i < n; i++) {
         if (is_drawable(&points[i])) {

@@ -146,6 +146,13 @@ enum mw_status mw_topology_parse(const struct mw_hwdb *db, const char *text,
                     "no cluster; for example: dgx-h100 x 4, rail, leaf 32, "
                     "oversub 2");
     }
+    bool has_levels =
+        spec.leaf > 0 || spec.spines > 0 || spec.group > 0 || spec.oversub > 0;
+    if (s == MW_OK && has_levels && spec.fabric == MW_FABRIC_ONE_SWITCH) {
+        s = mw_fail(err, MW_EINPUT,
+                    "leaf, spines, group and oversub say nothing of one "
+                    "switch; add rail, fat-tree or dragonfly");
+    }
     if (s == MW_OK) {
         *out = spec;
     }

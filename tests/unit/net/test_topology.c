@@ -120,6 +120,7 @@ static void wrong_descriptions(void **state)
                  {"dgx-h10 x 2", "dgx-h10"},
                  {"dgx-h100 x 2, railed", "'railed'"},
                  {"dgx-h100 x 2, oversub 0.5", "'oversub 0.5'"},
+                 {"dgx-h100 x 4, leaf 2, oversub 2", "add rail, fat-tree"},
                  {"dgx-h100 x 2, leaf 1.5", "'leaf 1.5'"},
                  {"dgx-h100 x 2,,rail", "empty"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
