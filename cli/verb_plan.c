@@ -39,7 +39,7 @@ static const struct argp_option options[] = {
     {"output", 'o', "PLAN", 0, "Write the best plan to this file", 0},
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
-     "schedule order cp_form dp_shard reshard grad_compression "
+     "schedule order cp_form cp_inner dp_shard reshard grad_compression "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,

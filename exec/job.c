@@ -78,6 +78,9 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "ZeRO within groups of replicas",
                      "plan without dp_shard");
     }
+    if (l->cp_inner > 1) {
+        return lacks(err, "all-to-alls inside a ring", "plan with cp_inner 1");
+    }
     if (!l->reshard) {
         return lacks(err, "ZeRO-3 that keeps gathered weights",
                      "plan with reshard true");

@@ -38,6 +38,7 @@ static const struct {
     {"micro_batch", offsetof(struct mw_search_opts, micro_batch), 1, 1 << 20},
     {"zero", offsetof(struct mw_search_opts, zero), 0, 3},
     {"sp", offsetof(struct mw_search_opts, sp), 0, 1},
+    {"cp_inner", offsetof(struct mw_search_opts, cp_inner), 1, 1 << 20},
     {"dp_shard", offsetof(struct mw_search_opts, dp_shard), 0, 1 << 20},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
     {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
@@ -194,7 +195,8 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         err, MW_EUSAGE,
         "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
-        "cp_form, dp_shard, reshard, grad_compression, offload_optimizer, "
+        "cp_form, cp_inner, dp_shard, reshard, grad_compression, "
+        "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers",
         key);
 }

@@ -22,7 +22,7 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression) X(recompute_layers) X(offload_nvme)
+    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -83,6 +83,9 @@ static const struct mw_rule rules[] = {
      "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
     {"megatron_compression", MEG, "!grad_compression", "gradients go whole",
      "Megatron-LM megatron/core/distributed/param_and_grad_buffer.py"},
+    {"megatron_cp_inner", MEG, "cp_inner > 1 -> cp_form == 'ring'",
+     "all-to-alls inside a gather are no type of context parallelism (a2a+p2p is)",
+     "Megatron-LM megatron/core/transformer/transformer_config.py, cp_comm_type"},
     {"megatron_nvme", MEG, "!offload_nvme", "nothing goes to drives",
      "Megatron-LM megatron/core/optimizer/cpu_offloading"},
     {"megatron_offload_optimizer", MEG, "offload_optimizer -> zero >= 1",
@@ -170,6 +173,8 @@ static const struct mw_rule rules[] = {
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
+    {"titan_cp_inner", TT, "cp_inner <= 1", "context parallelism gathers or rotates keys and values",
+     "PyTorch torch/distributed/tensor/experimental/_attention.py"},
     {"titan_nvme", TT, "!offload_nvme", "nothing goes to drives", "PyTorch torch/distributed/fsdp/_fully_shard, CPUOffloadPolicy"},
     {"titan_offload", TT, "offload_weights == offload_optimizer && !offload_part",
      "parameters and optimizer are offloaded together and whole (enable_cpu_offload)", "TorchTitan torchtitan/config/configs.py"},
@@ -203,6 +208,7 @@ static const struct mw_rule rules[] = {
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
+    {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",
      "our host executor offloads nothing", "exec/job.c"},
@@ -379,6 +385,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_dp_shard] = l->dp_shard;
     v[V_reshard] = l->reshard;
     v[V_offload_nvme] = (int64_t)l->offload_nvme;
+    v[V_cp_inner] = l->cp_inner;
     v[V_grad_compression] = (int64_t)l->grad_compression;
     v[V_offload_optimizer] = l->offload_optimizer > 0;
     v[V_offload_weights] = l->offload_weights > 0;

@@ -56,6 +56,7 @@ struct mw_search_opts {
     int vpp;              /* 0: all that give another chunk size */
     /* -1: not fixed, and enumerated where `free` has the dimension. */
     int cp_form, dp_shard, reshard, recompute_layers;
+    int cp_inner;         /* 0: none */
     int grad_compression; /* -1: none */
     int offload_nvme;     /* -1: none */
     double offload_optimizer, offload_weights, offload_activations;

@@ -169,7 +169,7 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
            a->dp_shard == b->dp_shard && a->reshard == b->reshard &&
            a->grad_compression == b->grad_compression &&
-           a->offload_nvme == b->offload_nvme &&
+           a->cp_inner == b->cp_inner && a->offload_nvme == b->offload_nvme &&
            same_part(a->offload_optimizer, b->offload_optimizer) &&
            same_part(a->offload_weights, b->offload_weights) &&
            same_part(a->offload_activations, b->offload_activations);

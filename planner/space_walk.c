@@ -85,8 +85,9 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     const char *rule = NULL;
 
     /* The rest of its rules was checked further up, with ZeRO-0. */
-    if ((layout->dp_shard > 0 || layout->recompute_layers > 0 ||
-         !layout->reshard || layout->grad_compression != MW_COMPRESS_NONE ||
+    if ((layout->dp_shard > 0 || layout->cp_inner > 1 ||
+         layout->recompute_layers > 0 || !layout->reshard ||
+         layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
                         &w->s->scenario->workload, w->s->n_ranks, &rule,
@@ -331,6 +332,8 @@ void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
                     break;
                 }
                 layout.cp_form = space->cp_form[c];
+                layout.cp_inner =
+                    space->opts->cp_inner > 1 ? space->opts->cp_inner : 1;
                 walk_chunks(&w, layout);
             }
         }

@@ -261,6 +261,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " recompute %d",
                       o->recompute_layers);
     }
+    if (o->cp_inner > 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " cp_inner %d",
+                      o->cp_inner);
+    }
     if (o->offload_nvme > 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " nvme %d",
                       o->offload_nvme);

@@ -51,6 +51,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (l->cp > 1 && l->cp_form != MW_CP_GATHER) {
         mw_str_addf(&text, ", cp_form %s", mw_cp_form_name(l->cp_form));
     }
+    if (l->cp_inner > 1) {
+        mw_str_addf(&text, ", cp_inner %d", l->cp_inner);
+    }
     if (l->dp_shard > 0) {
         mw_str_addf(&text, ", dp_shard %d", l->dp_shard);
     }

@@ -186,6 +186,7 @@ static void free_fixed(struct trial *t)
                 {"reshard", &o->reshard, -1},
                 {"recompute_layers", &o->recompute_layers, -1},
                 {"grad_compression", &o->grad_compression, -1},
+                {"cp_inner", &o->cp_inner, 0},
                 {"offload_nvme", &o->offload_nvme, -1},
                 {"recompute", &o->recompute, -1}};
 

@@ -75,7 +75,13 @@ static void put_grid(struct writer *w)
     put_layers(w);
     number(w, "context-parallel-size", l->cp);
     if (l->cp > 1) {
-        word(w, "cp-comm-type", forms[l->cp_form]);
+        word(w, "cp-comm-type",
+             l->cp_inner > 1 ? "a2a+p2p" : forms[l->cp_form]);
+    }
+    if (l->cp_inner > 1) {
+        mw_str_addf(&w->out->file,
+                    "--hierarchical-context-parallel-sizes %d %d\n",
+                    l->cp_inner, mw_layout_cp_outer(l));
     }
     if (l->sp) {
         flag(w, "sequence-parallel");

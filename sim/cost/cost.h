@@ -276,6 +276,10 @@ double mw_cost_peak_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype);
  * communication is the scale-up domain. */
 struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
                               int gpus_per_node);
+/* The cp ranks that deal out heads to each other (cp_inner), and those that
+ * hold the same heads of other sets; all of cp without. */
+struct mw_group mw_cost_cp_group(const struct mw_layout *layout, bool is_inner,
+                                 int gpus_per_node);
 /* Does the boundary between pipeline stages s and s + 1 cross nodes? */
 bool mw_cost_pp_crosses(const struct mw_layout *layout, int stage,
                         int gpus_per_node);

@@ -249,6 +249,18 @@ struct mw_group mw_cost_group(const struct mw_layout *layout, enum mw_dim dim,
     return place(&g, mw_layout_ranks(layout), gpus_per_node);
 }
 
+struct mw_group mw_cost_cp_group(const struct mw_layout *layout, bool is_inner,
+                                 int gpus_per_node)
+{
+    int inner = layout->cp_inner > 1 ? layout->cp_inner : 1;
+    struct members g = {.n = is_inner ? inner : mw_layout_cp_outer(layout),
+                        .step = is_inner ? 1 : inner,
+                        .inner_n = layout->cp,
+                        .inner_stride = dim_stride(layout, MW_DIM_CP)};
+
+    return place(&g, mw_layout_ranks(layout), gpus_per_node);
+}
+
 static struct mw_group same_shard(const struct mw_layout *layout, int n_dp,
                                   bool is_expert, int gpus_per_node)
 {

@@ -88,6 +88,11 @@ const char *mw_offload_nvme_name(enum mw_offload_nvme nvme)
     return enum_name(mw_offload_nvme_enums, (int)nvme);
 }
 
+int mw_layout_cp_outer(const struct mw_layout *layout)
+{
+    return layout->cp_inner > 1 ? layout->cp / layout->cp_inner : layout->cp;
+}
+
 int mw_layout_shard_ways(const struct mw_layout *layout)
 {
     return layout->dp_shard > 0 ? layout->dp_shard : layout->dp;
@@ -113,6 +118,7 @@ void mw_layout_default(struct mw_layout *layout)
                                  .recompute = MW_RECOMPUTE_NONE,
                                  .order = "tp-cp-ep-dp-pp",
                                  .cp_form = MW_CP_GATHER,
+                                 .cp_inner = 1,
                                  .reshard = true};
 }
 

@@ -91,6 +91,9 @@ struct mw_layout {
                              recomputed (Megatron-LM's method `block`); 0: all
                            */
     enum mw_cp_form cp_form;
+    int cp_inner; /* neighbours of a cp group that deal out heads to each other
+                     by all-to-alls, while cp_form goes between such sets; 1:
+                     none (Fang and Zhao, "USP", 2024) */
     int dp_shard; /* ZeRO shards within groups of so many replicas and repeats
                      itself over the groups (HSDP); 0: all dp of them */
     bool reshard; /* ZeRO-3: parameters are freed after a layer's forward pass
@@ -104,6 +107,8 @@ struct mw_layout {
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
  * cp_form gather, reshard true, nothing offloaded or compressed. */
 void mw_layout_default(struct mw_layout *layout);
+/* Steps of a ring, parts of a gather: cp over the sets of cp_inner ranks. */
+int mw_layout_cp_outer(const struct mw_layout *layout);
 /* Replicas that share one copy of what ZeRO shards: dp_shard, or dp. */
 int mw_layout_shard_ways(const struct mw_layout *layout);
 /* Is any part of the step's state kept in the host's memory? */
@@ -164,6 +169,8 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \
          .enums = mw_cp_form_enums,                                            \
          .doc = "how keys and values travel in the cp group"},                 \
+        MW_LAYOUT_INT_ROW(at, cp_inner, 1, MW_WAYS_MAX,                        \
+                          "cp ranks that deal out heads inside a ring"),       \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

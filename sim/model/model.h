@@ -237,11 +237,13 @@ struct mw_op {
     double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
     double work_fraction; /* part of the full square that attention does:
                              0.5 + 0.5/s causal, 1 otherwise */
-    int repeat;   /* it runs so often, one after another, and all figures above
-                     are of one of them; 0 stands for 1 */
-    bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
-                     made while attention computes with the last one's data:
-                     one less than the attention's repeats can hide */
+    int repeat;    /* it runs so often, one after another, and all figures above
+                      are of one of them; 0 stands for 1 */
+    bool is_ring;  /* MW_OP_COLL: an exchange with the neighbours in the ring,
+                      made while attention computes with the last one's data:
+                      one less than the attention's repeats can hide */
+    bool is_inner; /* MW_OP_COLL over cp: among the layout's cp_inner ranks; the
+                      others with cp_inner go between such sets */
 };
 /* How often an operator runs. */
 int mw_op_times(const struct mw_op *op);

@@ -36,6 +36,10 @@
  *           its output after it, and their gradients. A flash core's backward
  *           pass reads its output, so that is kept of the own heads, and of
  *           the own tokens as the projection's input
+ *   cp_inner (Fang and Zhao, arXiv:2405.07719; Megatron-LM's a2a+p2p) sets of
+ *           so many neighbours deal out heads as in a2a, after which each set
+ *           is one rank of a ring or gather of s / (n / cp_inner) tokens and a
+ *           cp_inner-th of the heads
  */
 #include "sim/model/ops_int.h"
 
@@ -75,14 +79,21 @@ static struct heads heads_of(const struct mw_sizes *s)
 static struct heads core_heads(const struct mw_sizes *s, const struct heads *h)
 {
     struct heads core = *h;
-    int cp = s->work->layout->cp;
+    int cp = s->work->layout->cp, inner = s->work->layout->cp_inner;
+
+    if (inner > 1) {
+        core.q /= inner;
+        core.kv /= inner;
+        core.q_tokens *= inner;
+        core.own_kv *= inner;
+    }
 
     switch (s->work->layout->cp_form) {
     case MW_CP_GATHER:
         break;
     case MW_CP_RING:
         core.kv_tokens = core.own_kv;
-        core.n_cores = cp;
+        core.n_cores = mw_layout_cp_outer(s->work->layout);
         break;
     case MW_CP_A2A:
         core.q /= cp;
@@ -306,24 +317,47 @@ static void add_ring_core(const struct mw_sizes *s, const struct heads *h,
 static void add_exchange_heads(const struct mw_sizes *s, const char *name,
                                int64_t width, struct mw_fsteps *out)
 {
-    mw_fstep_coll(out, s, name, MW_DIM_CP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
-                  x_bytes(s, s->tokens, width))
-        ->is_core = true;
+    struct mw_fstep *step =
+        mw_fstep_coll(out, s, name, MW_DIM_CP, MW_ALL_TO_ALL, MW_ALL_TO_ALL,
+                      x_bytes(s, s->tokens, width));
+
+    step->is_core = true;
+    step->op.is_inner = s->work->layout->cp_inner > 1;
+}
+
+/* A core between the ranks that hold the same heads. */
+static void add_own_core(const struct mw_sizes *s, const struct heads *core,
+                         struct mw_fsteps *out)
+{
+    switch (s->work->layout->cp_form) {
+    case MW_CP_GATHER:
+        add_gathered_core(s, core, out);
+        break;
+    case MW_CP_RING:
+        add_ring_core(s, core, out);
+        break;
+    case MW_CP_A2A:
+        add_fused_or_not(s, core, out);
+        break;
+    }
 }
 
 static void add_dealt_core(const struct mw_sizes *s, const struct heads *own,
                            const struct heads *core, struct mw_fsteps *out)
 {
+    double o = x_bytes(s, core->sequences * core->q_tokens, core->q * core->v);
+    size_t first = out->n;
+
     add_exchange_heads(s, "cp_q", own->q * own->d, out);
     add_exchange_heads(s, "cp_k", own->kv * own->d, out);
     add_exchange_heads(s, "cp_v", own->kv * own->v, out);
-    add_fused_or_not(s, core, out);
-    if (s->work->is_flash) { /* beside what the projection keeps of it */
-        double o =
-            x_bytes(s, core->sequences * core->q_tokens, core->q * core->v);
-
-        out->v[out->n - 1].op.save_bytes += o;
-        out->v[out->n - 1].core_save_bytes += o;
+    add_own_core(s, core, out);
+    for (size_t i = first; i < out->n; i++) {
+        /* Beside what the projection keeps of it. */
+        if (out->v[i].op.kind == MW_OP_ATTENTION) {
+            out->v[i].op.save_bytes += o;
+            out->v[i].core_save_bytes += o;
+        }
     }
     add_exchange_heads(s, "cp_o", own->q * own->v, out);
 }
@@ -331,22 +365,15 @@ static void add_dealt_core(const struct mw_sizes *s, const struct heads *own,
 static void add_core(const struct mw_sizes *s, const struct heads *h,
                      struct mw_fsteps *out)
 {
+    const struct mw_layout *l = s->work->layout;
     struct heads core = core_heads(s, h);
 
-    if (s->work->layout->cp == 1) {
+    if (l->cp == 1) {
         add_fused_or_not(s, h, out);
-        return;
-    }
-    switch (s->work->layout->cp_form) {
-    case MW_CP_GATHER:
-        add_gathered_core(s, h, out);
-        break;
-    case MW_CP_RING:
-        add_ring_core(s, &core, out);
-        break;
-    case MW_CP_A2A:
+    } else if (l->cp_form == MW_CP_A2A || l->cp_inner > 1) {
         add_dealt_core(s, h, &core, out);
-        break;
+    } else {
+        add_own_core(s, &core, out);
     }
 }
 

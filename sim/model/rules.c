@@ -288,15 +288,34 @@ static bool rule_cp_heads(const struct check *c)
 {
     int tp = c->l->tp, heads = c->m->n_heads / tp;
     int kv = c->m->mla.on ? heads : c->m->n_kv_heads / tp;
+    bool is_whole = c->l->cp_form == MW_CP_A2A;
+    int ways = is_whole ? c->l->cp : c->l->cp_inner;
 
-    if (c->l->cp_form != MW_CP_A2A || c->l->cp == 1) {
+    if (ways <= 1) {
         return true;
     }
-    return (heads % c->l->cp == 0 && kv > 0 && kv % c->l->cp == 0) ||
+    return (heads % ways == 0 && kv > 0 && kv % ways == 0) ||
            BROKEN(c,
-                  "cp %d with cp_form a2a deals out heads, but tp %d leaves %d "
-                  "and %d of keys and values; it must divide both",
-                  c->l->cp, tp, heads, kv);
+                  "%s %d%s deals out heads, but tp %d leaves %d and %d of keys "
+                  "and values; it must divide both",
+                  is_whole ? "cp" : "cp_inner", ways,
+                  is_whole ? " with cp_form a2a" : "", tp, heads, kv);
+}
+
+static bool rule_cp_inner(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+
+    if (l->cp_inner <= 1) {
+        return true;
+    }
+    return (l->cp_form != MW_CP_A2A && l->cp % l->cp_inner == 0 &&
+            l->cp_inner < l->cp) ||
+           BROKEN(c,
+                  "cp_inner %d must be a smaller divisor of cp %d, with "
+                  "cp_form ring or gather; all-to-alls over all of cp are "
+                  "cp_form a2a",
+                  l->cp_inner, l->cp);
 }
 
 static bool rule_cp_flash(const struct check *c)
@@ -440,6 +459,7 @@ static const struct {
              {"tp_shared_ffn", "tp", rule_tp_shared_ffn},
              {"tp_vocab", "tp", rule_tp_vocab},
              {"cp_seq", "cp", rule_cp_seq},
+             {"cp_inner", "cp_inner", rule_cp_inner},
              {"cp_heads", "cp", rule_cp_heads},
              {"cp_flash", "cp_form", rule_cp_flash},
              {"sp_seq", "sp", rule_sp_seq},

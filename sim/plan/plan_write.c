@@ -40,6 +40,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
     }
+    if (l->cp_inner > 1) {
+        mw_str_addf(text, "  cp_inner: %d\n", l->cp_inner);
+    }
     if (l->dp_shard > 0) {
         mw_str_addf(text, "  dp_shard: %d\n", l->dp_shard);
     }

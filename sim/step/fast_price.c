@@ -48,8 +48,8 @@ void mw_fast_free(struct mw_fast *f)
 static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
 {
     return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
-           a->dp == b->dp && a->dp_shard == b->dp_shard && a->ep == b->ep &&
-           a->etp == b->etp &&
+           a->dp == b->dp && a->dp_shard == b->dp_shard &&
+           a->cp_inner == b->cp_inner && a->ep == b->ep && a->etp == b->etp &&
            (a->order == b->order || strcmp(a->order, b->order) == 0);
 }
 
@@ -63,6 +63,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->sp = l->sp;
     key->cp = l->cp;
     key->cp_form = (int)l->cp_form;
+    key->cp_inner = l->cp_inner > 1 ? l->cp_inner : 0;
     key->ep = l->ep;
     key->etp = l->etp;
     key->micro_batch = l->micro_batch;
@@ -75,6 +76,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->offload_activations = l->offload_activations;
     key->group[MW_DIM_TP] = f->price.group[MW_DIM_TP];
     key->group[MW_DIM_CP] = f->price.group[MW_DIM_CP];
+    key->cp_inner_group = f->price.cp_inner_group;
     key->group[MW_DIM_EP] = f->price.group[MW_DIM_EP];
     key->group[MW_DIM_ETP] = f->price.group[MW_DIM_ETP];
     if (is_sharded) {

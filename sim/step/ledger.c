@@ -59,7 +59,7 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
 
         if (op->kind == MW_OP_COLL) {
             add(s, op->dim, op->coll, n * mw_op_times(op), op->coll_bytes,
-                &p->group[op->dim]);
+                mw_step_op_group(p, op));
         }
     }
     mw_array_release(&ops);

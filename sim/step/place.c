@@ -8,7 +8,7 @@
 
 /* All communicators of a layout on units of so many ranks. */
 struct places {
-    struct mw_group dim[MW_DIM_COUNT], grad, expert, replica;
+    struct mw_group dim[MW_DIM_COUNT], cp_inner, grad, expert, replica;
 };
 
 static struct places places_on(const struct mw_layout *l, int per_unit)
@@ -19,6 +19,11 @@ static struct places places_on(const struct mw_layout *l, int per_unit)
 
     for (int d = 0; d < MW_DIM_COUNT; d++) {
         at.dim[d] = mw_cost_group(l, (enum mw_dim)d, per_unit);
+    }
+    at.cp_inner = (struct mw_group){1, 1, 1, 1};
+    if (l->cp_inner > 1) {
+        at.cp_inner = mw_cost_cp_group(l, true, per_unit);
+        at.dim[MW_DIM_CP] = mw_cost_cp_group(l, false, per_unit);
     }
     return at;
 }
@@ -46,6 +51,7 @@ void mw_step_place_groups(struct mw_step_price *p,
                        (d == MW_DIM_CP && layout->cp_form == MW_CP_A2A),
                    &at.dim[d]);
         }
+        narrow(c, &leaf.cp_inner, true, &at.cp_inner);
         narrow(c, &leaf.grad, false, &at.grad);
         narrow(c, &leaf.expert, false, &at.expert);
         narrow(c, &leaf.replica, false, &at.replica);
@@ -53,9 +59,16 @@ void mw_step_place_groups(struct mw_step_price *p,
     for (int d = 0; d < MW_DIM_COUNT; d++) {
         p->group[d] = at.dim[d];
     }
+    p->cp_inner_group = at.cp_inner;
     p->grad_group = at.grad;
     p->expert_group = at.expert;
     p->replica_group = at.replica;
+}
+
+const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
+                                        const struct mw_op *op)
+{
+    return op->is_inner ? &p->cp_inner_group : &p->group[op->dim];
 }
 
 int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to)

@@ -136,10 +136,10 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
     int n = mw_op_times(op);
     double coll_bytes = is_coll ? op->coll_bytes * once_per_node(p, op) : 0;
-    struct mw_cost cost = is_coll
-                              ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
-                                             &p->group[op->dim], at->explain)
-                              : mw_cost_op(p->ctx, op, at->explain);
+    struct mw_cost cost =
+        is_coll ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
+                               mw_step_op_group(p, op), at->explain)
+                : mw_cost_op(p->ctx, op, at->explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
@@ -150,7 +150,8 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
 
     out->s[lane] += exposed_s;
     if (is_coll && p->wires != NULL) {
-        struct mw_wire_load load = {op->coll, coll_bytes, &p->group[op->dim]};
+        struct mw_wire_load load = {op->coll, coll_bytes,
+                                    mw_step_op_group(p, op)};
 
         mw_wires_add(p, &load, n * cost.time_s - exposed_s,
                      p->wires->s[at->unit][at->phase][MW_LANE_COMPUTE]);
@@ -160,7 +161,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     if (!is_coll) {
         out->s[lane] += n * stack->op_gap_s;
         out->host_s += n * stack->host_op_s;
-    } else if (p->group[op->dim].n_ranks > 1) {
+    } else if (mw_step_op_group(p, op)->n_ranks > 1) {
         out->s[lane] += n * (op->is_ring ? 0 : stack->coll_gap_s);
         out->host_s += n * stack->host_coll_s;
     }

@@ -87,7 +87,8 @@ struct mw_step_price {
     const struct mw_layout *layout;
     const struct mw_cost_ctx *ctx;
     struct mw_work work;
-    struct mw_group group[MW_DIM_COUNT];
+    struct mw_group group[MW_DIM_COUNT]; /* cp: of those with the same heads */
+    struct mw_group cp_inner_group;
     /* Ranks that reduce a gradient together; under ZeRO those that share it
      * out, and those that hold the same share of it (one without dp_shard). */
     struct mw_group grad_group, expert_group, replica_group;
@@ -133,6 +134,9 @@ void mw_step_price_begin(struct mw_step_price *p,
  * many ranks of a stage share a node's NICs when they send to another stage. */
 void mw_step_place_groups(struct mw_step_price *p,
                           const struct mw_layout *layout);
+/* Whom an operator that is a collective joins. */
+const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
+                                        const struct mw_op *op);
 int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);

@@ -163,6 +163,15 @@ static void test_feature_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.l.reshard = false;
     expect_broken(&f, "grad_compression", "grad_compression zeropp (ZeRO++)");
+    f = legal("llama3-8b"), f.l.cp = 4, f.l.dp = 1, f.l.cp_inner = 2;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.cp_inner = 4;
+    expect_broken(&f, "cp_inner", "cp_inner 4 must be a smaller divisor of cp");
+    f.l.cp_inner = 2, f.l.cp_form = MW_CP_A2A;
+    expect_broken(&f, "cp_inner", "cp_inner 2 must be a smaller divisor of cp");
+    f.l.cp = 16, f.l.pp = 1, f.l.cp_inner = 8;
+    f.l.tp = 1, f.l.sp = false, f.l.cp_form = MW_CP_RING, f.m.n_kv_heads = 4;
+    expect_broken(&f, "cp_heads", "cp_inner 8 deals out heads, but tp 1");
     f = legal("llama3-8b"), f.l.offload_nvme = MW_NVME_ALL;
     expect_broken(&f, "offload_nvme",
                   "offload_nvme all puts the offloaded opt");

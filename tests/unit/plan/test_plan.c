@@ -196,6 +196,30 @@ static void test_hash_of_young_keys(void **state)
     mw_scenario_release(&s);
 }
 
+static void test_hash_of_cp_inner(void **state)
+{
+    struct mw_scenario s;
+    struct mw_plan plan;
+    uint64_t hash[2];
+
+    (void)state;
+    fixture_scenario(&s);
+    for (int i = 0; i < 2; i++) {
+        struct mw_layout l = fixture_layout();
+
+        l.pp = l.dp = 1;
+        l.cp = 4;
+        l.cp_form = MW_CP_RING;
+        l.cp_inner = i + 1;
+        check_round_trip(&l, false);
+        fixture_make(&s, &l, NULL, &plan);
+        hash[i] = mw_plan_hash(&plan);
+        mw_plan_release(&plan);
+    }
+    assert_true(hash[0] != hash[1]);
+    mw_scenario_release(&s);
+}
+
 static void test_hash_is_of_what_runs(void **state)
 {
     static const int uneven[] = {6, 4};
@@ -294,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_ends_without_layers),
         cmocka_unit_test(test_layers_given),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_hash_of_cp_inner),
         cmocka_unit_test(test_hash_is_of_what_runs),
         cmocka_unit_test(test_hash_of_young_keys),
         cmocka_unit_test(test_plan_finds_its_scenario),

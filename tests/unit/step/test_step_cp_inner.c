@@ -1,0 +1,230 @@
+/*
+ * All-to-alls inside a ring (cp_inner): the same work as either form alone, who
+ * sends what to whom, where the two groups lie, both forms of the step.
+ */
+#include "mw_test.h"
+
+#include "sim/step/ledger.h"
+#include "step_fixture.h"
+
+/* 8 layers, 32 query and 8 key-value heads of 64 elements, 16384 tokens. */
+enum { LAYERS = 8, Q_HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, SEQ = 16384 };
+
+struct world {
+    struct mw_hwdb *db;
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+};
+
+static void open_world(struct world *w, int nodes)
+{
+    struct mw_err err = {0};
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nname: t\n"
+             "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
+             "ffn: 8192, vocab: 32768}\n"
+             "cluster: {system: dgx-h100, nodes: %d}\n"
+             "workload: {seq: 16384, global_batch: 16, dtype: bf16}\n",
+             nodes);
+    w->db = step_hwdb();
+    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    step_ctx(&w->ctx, w->db, &w->s);
+}
+
+static void close_world(struct world *w)
+{
+    mw_scenario_release(&w->s);
+    mw_hwdb_free(w->db);
+}
+
+static struct mw_layout layout(enum mw_cp_form form, int cp, int inner, int dp)
+{
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.cp = cp;
+    l.cp_inner = inner;
+    l.dp = dp;
+    l.cp_form = form;
+    return l;
+}
+
+static struct mw_ledger_row
+row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+{
+    struct mw_ledger ledger = {NULL, 0, 0};
+    struct mw_ledger_row row = {0};
+    struct mw_plan plan;
+
+    step_plan(&plan, &w->s, l);
+    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
+    for (size_t i = 0; i < ledger.n; i++) {
+        if (ledger.v[i].dim == MW_DIM_CP && ledger.v[i].op == op) {
+            row = ledger.v[i];
+        }
+    }
+    mw_array_release(&ledger);
+    mw_plan_release(&plan);
+    return row;
+}
+
+static double core_flops(const struct world *w, const struct mw_layout *l,
+                         enum mw_pass pass)
+{
+    struct mw_work work = {.model = &w->s.model,
+                           .layout = l,
+                           .seq = SEQ,
+                           .dtype = MW_BF16,
+                           .is_flash = true,
+                           .grad_dtype = MW_FP32};
+    struct mw_ops ops = {NULL, 0, 0};
+    double sum = 0;
+
+    mw_layer_ops(&work, 0, pass, &ops);
+    for (size_t i = 0; i < ops.n; i++) {
+        if (ops.v[i].kind == MW_OP_ATTENTION) {
+            sum += mw_op_times(&ops.v[i]) * ops.v[i].flops;
+        }
+    }
+    mw_array_release(&ops);
+    return sum;
+}
+
+static void test_same_work(void **state)
+{
+    static const enum mw_pass passes[] = {MW_PASS_F, MW_PASS_B};
+    struct world w;
+
+    (void)state;
+    open_world(&w, 1);
+    for (int inner = 2; inner <= 4; inner *= 2) {
+        for (int i = 0; i < 2; i++) {
+            struct mw_layout a2a = layout(MW_CP_A2A, 8, 1, 1);
+            struct mw_layout ring = layout(MW_CP_RING, 8, inner, 1);
+            struct mw_layout gather = layout(MW_CP_GATHER, 8, inner, 1);
+            double flops = core_flops(&w, &a2a, passes[i]);
+
+            assert_true(flops > 0);
+            mw_assert_near(core_flops(&w, &ring, passes[i]), flops, 1e-12, 0);
+            mw_assert_near(core_flops(&w, &gather, passes[i]), flops, 1e-12, 0);
+        }
+    }
+    close_world(&w);
+}
+
+/* q, k, v and o of the rank's own tokens and their gradients, of which
+ * (a - 1) / a leave it; n / a - 1 exchanges of a block's K and V forward, as
+ * many and one more of their gradients backward: a times the tokens, an a-th of
+ * the heads. */
+static void test_counts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, 2);
+    for (int inner = 2; inner <= 8; inner *= 2) {
+        struct mw_layout l = layout(MW_CP_RING, 16, inner, 1);
+        double own = 2.0 * SEQ / 16 * HEAD_DIM, times = 16 * LAYERS;
+        struct mw_ledger_row turn = row_of(&w, &l, MW_ALL_TO_ALL);
+        struct mw_ledger_row ring = row_of(&w, &l, MW_SEND_RECV);
+        int outer = 16 / inner;
+
+        mw_assert_near(turn.message_bytes,
+                       times * 2 * own * 2 * (Q_HEADS + KV_HEADS), 1e-12, 0);
+        mw_assert_near(turn.wire_bytes,
+                       turn.message_bytes * (inner - 1) / inner, 1e-12, 0);
+        mw_assert_near(ring.count, times * (2 * (outer - 1) + outer), 0, 0);
+        mw_assert_near(ring.message_bytes, ring.count * own * KV_HEADS * 2,
+                       1e-12, 0);
+        assert_int_equal(turn.n_ranks, inner);
+        assert_int_equal(ring.n_ranks, outer);
+        assert_false(turn.crosses_nodes);
+        assert_true(ring.crosses_nodes);
+    }
+    close_world(&w);
+}
+
+/* A gather of a sequence of an a-th of the heads by n / a ranks. */
+static void test_gather_counts(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, 2);
+    struct mw_layout l = layout(MW_CP_GATHER, 16, 8, 1);
+    struct mw_ledger_row row = row_of(&w, &l, MW_ALL_GATHER);
+    double kv = 2.0 * SEQ * KV_HEADS / 8 * HEAD_DIM * 2;
+
+    mw_assert_near(row.message_bytes, 16 * LAYERS * 2 * kv, 1e-12, 0);
+    assert_int_equal(row.n_ranks, 2);
+    close_world(&w);
+}
+
+static void test_groups(void **state)
+{
+    struct mw_layout l = layout(MW_CP_RING, 8, 4, 2);
+
+    (void)state;
+    l.tp = 2;
+    struct mw_group inner = mw_cost_cp_group(&l, true, 8);
+    struct mw_group outer = mw_cost_cp_group(&l, false, 8);
+
+    /* tp 2 x 4 fill a node of 8; two such nodes make cp */
+    assert_int_equal(inner.n_ranks, 4);
+    assert_int_equal(inner.n_nodes, 1);
+    assert_int_equal(outer.n_ranks, 2);
+    assert_int_equal(outer.n_nodes, 2);
+    assert_int_equal(outer.ranks_per_node, 1);
+    assert_int_equal(outer.nic_sharers, 8);
+}
+
+static double step_s(const struct world *w, const struct mw_layout *l)
+{
+    struct mw_step_result r;
+    double fast_s, peak;
+
+    step_simulate(&r, &w->s, l, &w->ctx, NULL);
+    double event_s = r.step_time_s;
+
+    assert_int_equal(
+        mw_step_estimate(&w->s, l, NULL, &w->ctx, &fast_s, &peak, NULL), MW_OK);
+    mw_assert_near(fast_s, event_s - r.shared_wires_s, 0.03, 0);
+    assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
+    mw_step_result_release(&r);
+    return event_s;
+}
+
+/* Over two nodes of a slow network all-to-alls that stay inside them beat those
+ * over all ranks. */
+static void test_stays_in_the_node(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w, 2);
+    w.ctx.domain_net_Bps /= 8;
+    w.ctx.net_speed /= 8;
+    /* 8 heads of keys and values go to 8 ranks at most */
+    struct mw_layout a2a = layout(MW_CP_A2A, 8, 1, 2);
+    a2a.order = "tp-dp-cp-pp"; /* cp over both nodes */
+    struct mw_layout both = layout(MW_CP_RING, 8, 4, 2);
+    both.order = a2a.order;
+
+    assert_true(step_s(&w, &both) < step_s(&w, &a2a));
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_work),         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_gather_counts),     cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_stays_in_the_node),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
