@@ -5,6 +5,7 @@
  */
 #include "planner_world.h"
 
+#include "base/rand.h"
 #include "sim/plan/plan.h"
 #include "sim/step/fast.h"
 
@@ -31,7 +32,24 @@ static void simulate(const struct world *w, const struct mw_layout *layout,
     mw_plan_release(&plan);
 }
 
-static void check_never_above(const char *file, const char *stack, int n_draws)
+/* What is rarely other than its default, where its rules allow it. */
+static void add_rare(struct mw_layout *l, uint64_t seed)
+{
+    uint64_t r = mw_rand_u64(5, 1, seed);
+
+    if (l->zero == 0) {
+        l->grad_compression = MW_COMPRESS_ONEBIT;
+    } else if (r % 2 == 0) {
+        l->grad_compression =
+            l->zero == 3 ? MW_COMPRESS_ZEROPP : MW_COMPRESS_NONE;
+        l->offload_optimizer = 0.5;
+        l->offload_weights = r / 2 % 2 == 0 ? 1 : 0.25;
+        l->offload_nvme = (enum mw_offload_nvme)(r / 4 % 4);
+    }
+}
+
+static void check_never_above(const char *file, const char *stack, int n_draws,
+                              bool has_rare)
 {
     struct world w;
     struct mw_err err = {0};
@@ -47,6 +65,9 @@ static void check_never_above(const char *file, const char *stack, int n_draws)
         double time_s, peak_bytes, least_bytes;
 
         assert_true(draw_layout(&w, (uint64_t)i, &layout));
+        if (has_rare) {
+            add_rare(&layout, (uint64_t)i);
+        }
         assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, &err), MW_OK);
         assert_int_equal(
             mw_fast_peak_bytes(f, &layout, NULL, &least_bytes, &err), MW_OK);
@@ -82,9 +103,16 @@ static void test_never_above_dense(void **state)
                                          "megatron-2021", "torchtitan"};
 
     for (int i = 0; i < 4; i++) {
-        check_never_above("gpt3-175b-8xdgx-a100.yaml", stacks[i], 75);
-        check_never_above("llama3-8b-2xdgx-h100.yaml", stacks[i], 75);
+        check_never_above("gpt3-175b-8xdgx-a100.yaml", stacks[i], 75, false);
+        check_never_above("llama3-8b-2xdgx-h100.yaml", stacks[i], 75, false);
     }
+}
+
+static void test_never_above_rare(void **state)
+{
+    (void)state;
+    check_never_above("gpt3-175b-8xdgx-a100.yaml", "deepspeed", 60, true);
+    check_never_above("llama3-8b-2xdgx-h100.yaml", "megatron-core", 60, true);
 }
 
 /* 32 layers on 34 stages: embedding and head alone on the first and the last,
@@ -233,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_never_above_dense),
+        cmocka_unit_test(test_never_above_rare),
         cmocka_unit_test(test_ends_without_layers),
         cmocka_unit_test(test_one_stage_is_exact),
         cmocka_unit_test(test_prices_are_shared),
