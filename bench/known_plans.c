@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "planner/published.h"
 #include "planner/why.h"
+#include "sim/coll/coll_library.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -184,6 +185,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "known_plans: %s\n", err.text);
         return 3;
     }
+    mw_coll_library_lend(db);
     struct line *line = mw_calloc(ROWS_MAX, sizeof *line);
     int status = report(dir, &rows, db, line);
 

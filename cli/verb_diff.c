@@ -2,9 +2,9 @@
 #include "cli/choose.h"
 #include "cli/cli.h"
 #include "cli/verb_diff_view.h"
+#include "cli/world.h"
 
 #include "plots/plot.h"
-#include "sim/coll/coll_library.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -172,11 +172,10 @@ static enum mw_status run(const struct args *a, struct mw_err *err)
 {
     struct mw_hwdb *db = NULL;
     struct mw_cli_subject s[2];
-    enum mw_status status = mw_hwdb_load(a->cli.hwdb, &db, err);
+    enum mw_status status = mw_cli_hwdb(a->cli.hwdb, &db, err);
     if (status != MW_OK) {
         return status;
     }
-    mw_coll_library_lend(db);
     status =
         mw_cli_subject_open(db, a->file[0], a->stack, a->cli.quiet, &s[0], err);
     if (status == MW_OK) {

@@ -1,6 +1,7 @@
 /* `meshwright export PLAN --to FRAMEWORK`: launch files for the user. */
 #include "cli/choose.h"
 #include "cli/cli.h"
+#include "cli/world.h"
 
 #include "base/file.h"
 #include "planner/export/export.h"
@@ -139,7 +140,7 @@ static enum mw_status run(const struct args *a, struct mw_err *err)
 {
     struct mw_hwdb *db = NULL;
     struct mw_cli_subject s;
-    enum mw_status status = mw_hwdb_load(a->cli.hwdb, &db, err);
+    enum mw_status status = mw_cli_hwdb(a->cli.hwdb, &db, err);
     if (status != MW_OK) {
         return status;
     }

@@ -2,6 +2,7 @@
 #include "cli/choose.h"
 #include "cli/cli.h"
 #include "cli/report_page.h"
+#include "cli/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ static enum mw_status run(const struct args *a, struct mw_err *err)
     struct mw_hwdb *db = NULL;
     struct mw_cli_subject s;
     struct mw_diff_side side;
-    enum mw_status status = mw_hwdb_load(a->cli.hwdb, &db, err);
+    enum mw_status status = mw_cli_hwdb(a->cli.hwdb, &db, err);
     if (status != MW_OK) {
         return status;
     }

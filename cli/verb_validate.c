@@ -1,9 +1,9 @@
 /* `meshwright validate FILE.csv...`: predictions against measurements. */
 #include "cli/verb_validate_view.h"
+#include "cli/world.h"
 
 #include "base/units.h"
 #include "sim/coll/coll_fit.h"
-#include "sim/coll/coll_library.h"
 #include "sim/coll/moe_fit.h"
 
 #include <stdio.h>
@@ -195,10 +195,9 @@ int mw_verb_validate(int argc, char **argv)
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
-    enum mw_status status = mw_hwdb_load(a.cli.hwdb, &db, &err);
+    enum mw_status status = mw_cli_hwdb(a.cli.hwdb, &db, &err);
 
     if (status == MW_OK) {
-        mw_coll_library_lend(db);
         status = run(&a, db, &err);
         mw_hwdb_free(db);
     }

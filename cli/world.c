@@ -6,15 +6,24 @@
 #include <stdio.h>
 #include <strings.h>
 
+enum mw_status mw_cli_hwdb(const char *overlay, struct mw_hwdb **out,
+                           struct mw_err *err)
+{
+    enum mw_status status = mw_hwdb_load(overlay, out, err);
+    if (status == MW_OK) {
+        mw_coll_library_lend(*out);
+    }
+    return status;
+}
+
 enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
                            const char *scenario, struct mw_err *err)
 {
     world->db = NULL;
-    enum mw_status status = mw_hwdb_load(hwdb, &world->db, err);
+    enum mw_status status = mw_cli_hwdb(hwdb, &world->db, err);
     if (status != MW_OK) {
         return status;
     }
-    mw_coll_library_lend(world->db);
     status = mw_scenario_load(scenario, &world->scenario, err);
     if (status != MW_OK) {
         mw_hwdb_free(world->db);

@@ -14,6 +14,10 @@ struct mw_cli_world {
     struct mw_scenario scenario;
 };
 
+/* The database with the prices of its collectives (sim/coll/coll_library.h):
+ * every verb that prices a step opens it here. */
+enum mw_status mw_cli_hwdb(const char *overlay, struct mw_hwdb **out,
+                           struct mw_err *err);
 /* Loads both, or nothing. hwdb is the overlay folder or NULL. */
 enum mw_status mw_cli_open(struct mw_cli_world *world, const char *hwdb,
                            const char *scenario, struct mw_err *err);

@@ -18,6 +18,7 @@
 #include "exec/replay_clock.h"
 #include "exec/trace.h"
 #include "hwdb/hwdb.h"
+#include "sim/coll/coll_library.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -87,6 +88,7 @@ static enum mw_status load(struct drive *d)
     mw_job_from_plan(&d->job, &d->scenario, &d->plan);
     MW_TRY(mw_job_check(&d->job, o->backend, d->err));
     MW_TRY(mw_hwdb_load(o->hwdb, &d->db, d->err));
+    mw_coll_library_lend(d->db);
     MW_TRY(mw_fingerprint_check(d->db, d->world->size, d->err));
     const struct mw_cluster *c = &d->scenario.cluster;
     return mw_cost_ctx_init(&d->cost, d->db, c->system, c->n_nodes,

@@ -8,6 +8,7 @@
 #include "exec/calibrate.h"
 #include "exec/launch.h"
 #include "sim/step/step.h"
+#include "sim/coll/coll_library.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -183,6 +184,7 @@ static enum mw_status simulate(struct runner *r, const struct opened *o,
 {
     struct mw_hwdb *db = NULL;
     TRY(mw_hwdb_load(o->overlay, &db, r->err));
+    mw_coll_library_lend(db);
     enum mw_status st = simulate_with(r, o, db, p);
     mw_hwdb_free(db);
     return st;

@@ -6,6 +6,7 @@
 
 #include "base/rand.h"
 #include "sim/pipe/schedule.h"
+#include "sim/coll/coll_library.h"
 
 #include <string.h>
 
@@ -27,6 +28,7 @@ void open_world(struct world *w, const char *file, int n_nodes)
 
     snprintf(path, sizeof path, "%s/%s", MW_SCENARIOS, file);
     assert_int_equal(mw_hwdb_load(NULL, &w->db, &err), MW_OK);
+    mw_coll_library_lend(w->db);
     assert_int_equal(mw_scenario_load(path, &w->scenario, &err), MW_OK);
     open_cluster(w, n_nodes);
 }
@@ -36,6 +38,7 @@ void parse_world(struct world *w, const char *text)
     struct mw_err err = {0};
 
     assert_int_equal(mw_hwdb_load(NULL, &w->db, &err), MW_OK);
+    mw_coll_library_lend(w->db);
     if (mw_scenario_parse("test.yaml", text, strlen(text), &w->scenario,
                           &err) != MW_OK) {
         fail_msg("%s", err.text);

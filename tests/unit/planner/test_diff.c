@@ -173,7 +173,7 @@ static void test_slower_network_is_time_per_byte(void **state)
     l = w.scenario.layout;
     struct mw_cost_ctx slow = w.ctx;
 
-    slow.domain_net_Bps /= 2;
+    slow.net_speed = 0.5;
     assert_int_equal(mw_plan_make(&w.scenario, &l, NULL, &plan, NULL), MW_OK);
     assert_int_equal(mw_diff_side_init(&w.scenario, &plan, &w.ctx, &a, NULL),
                      MW_OK);

@@ -8,6 +8,7 @@
 #include "planner/published.h"
 #include "planner/why.h"
 #include "sim/plan/plan.h"
+#include "sim/coll/coll_library.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ static void test_published_layouts(void **state)
     int n_off = 0;
 
     assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    mw_coll_library_lend(db);
     if (mw_published_load(MW_SCENARIOS "/published", &rows, &err) != MW_OK) {
         fail_msg("%s", err.text);
     }
@@ -65,6 +67,7 @@ static void test_best_of_then(void **state)
     int n = 0;
 
     assert_int_equal(mw_hwdb_load(NULL, &db, NULL), MW_OK);
+    mw_coll_library_lend(db);
     assert_int_equal(mw_published_load(MW_SCENARIOS "/published", &rows, NULL),
                      MW_OK);
     for (size_t i = 0; i < rows.n; i++) {
