@@ -378,9 +378,10 @@ static void host_add_rows(struct mw_dev *dev, struct mw_dev_rows dst,
 {
     int64_t t = slow_begin(dev, MW_OP_ADD);
     for (size_t i = 0; i < (size_t)n; i++) {
-        mw_k_accumulate((float *)((char *)dst.p + i * dst.ld),
-                        (const float *)((const char *)src.p + i * src.ld),
-                        (size_t)width);
+        const void *from = (const char *)src.p + i * src.ld;
+        void *to = (char *)dst.p + i * dst.ld;
+
+        mw_k_accumulate(to, from, (size_t)width);
     }
     slow_end(dev, MW_OP_ADD, t);
 }
