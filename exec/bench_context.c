@@ -15,7 +15,8 @@ struct parts {
     int n_seqs, seq, len, n_cp; /* a piece has `len` of `seq` tokens */
     int rows;                   /* own, of all sequences */
     size_t width;               /* of keys and values together */
-    float *blocks, *ordered;    /* [n_seqs seq][width] */
+    float *blocks, *ordered;    /* [n_seqs seq][width]; what comes */
+    float *back;                /* the same on the way back */
 };
 
 static void copy(const struct parts *p, float *to, const float *from, size_t n)
@@ -30,7 +31,7 @@ static void pack(const struct parts *p, const struct mw_dev_attention *a,
     size_t half = p->width / 2;
     for (int r = 0; r < p->rows; r++) {
         size_t at = (size_t)r * (size_t)a->ld_kv;
-        float *b = p->blocks + (size_t)r * p->width;
+        float *b = (is_out ? p->back : p->blocks) + (size_t)r * p->width;
         copy(p, is_out ? k + at : b, is_out ? b : k + at, half);
         copy(p, is_out ? v + at : b + half, is_out ? b + half : v + at, half);
     }
@@ -41,8 +42,12 @@ static void reorder(const struct parts *p, bool is_back)
 {
     size_t n = (size_t)p->len * p->width;
     for (int i = 0; i < 2 * p->n_cp * p->n_seqs; i++) {
-        float *a = p->blocks + (size_t)i * n, *b = p->ordered + (size_t)i * n;
-        copy(p, is_back ? a : b, is_back ? b : a, n);
+        float *b = p->ordered + (size_t)i * n;
+        if (is_back) {
+            copy(p, p->back + (size_t)i * n, b, n);
+        } else {
+            copy(p, b, p->blocks + (size_t)i * n, n);
+        }
     }
 }
 
@@ -89,8 +94,10 @@ static struct parts parts_of(struct mw_bench *b, const struct mw_bench_op *item)
                       .rows = (int)op->m * item->n_seqs,
                       .width = mw_area(2 * op->kv_batch / item->n_seqs, op->k)};
     size_t all = (size_t)(p.n_seqs * p.seq) * p.width;
-    p.blocks = mw_pool_next(&b->fresh_out, all);
+    /* Others' keys have just come: values in range, as own ones are. */
+    p.blocks = mw_pool_next(&b->fresh, all);
     p.ordered = mw_pool_next(&b->fresh_out, all);
+    p.back = mw_pool_next(&b->fresh_out, all);
     return p;
 }
 

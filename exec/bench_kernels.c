@@ -193,11 +193,19 @@ static size_t largest_operand(const struct mw_bench *b, const struct mw_op *op)
                                        : max_size(n, mw_area(op->m, 2 * op->n));
 }
 
-/* A pool has room for two of the largest operand. */
+/* Operands that a call takes from one pool at most: they must not overlap. */
+static size_t pieces(const struct mw_op *op)
+{
+    if (op->kind == MW_OP_ATTENTION && op->n > op->m) {
+        return 6; /* scratch, dq, and keys in three orders */
+    }
+    return op->kind == MW_OP_ATTENTION || op->kind == MW_OP_ROUTER ? 4 : 3;
+}
+
 static size_t window(const struct mw_bench *b, const struct mw_op *op,
                      size_t least)
 {
-    return max_size(least, 2 * largest_operand(b, op) + 64);
+    return max_size(least, pieces(op) * (largest_operand(b, op) + 64));
 }
 
 static void set_windows(struct mw_bench *b, const struct mw_op *op)

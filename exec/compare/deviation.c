@@ -4,7 +4,8 @@
  * A collective has no pass written on it, only micro-batch and virtual stage;
  * it goes to the pass of these that it is nearest to in time (it may lie before
  * the first compute span, as a gather of sequence parallelism does, or after
- * the last).
+ * the last); between two that it touches, to the first, since a simulator puts
+ * the collectives of a pass behind its compute.
  */
 #include "exec/compare/deviation.h"
 
@@ -70,7 +71,7 @@ static struct mw_timeline_pass *nearest(struct mw_timeline_passes *passes,
         struct mw_timeline_pass *p = &passes->v[i];
 
         if (p->microbatch == s->microbatch && p->stage == s->stage &&
-            (best == NULL || gap_ps(p, s) <= gap_ps(best, s))) {
+            (best == NULL || gap_ps(p, s) < gap_ps(best, s))) {
             best = p;
         }
     }

@@ -130,6 +130,23 @@ static void test_collective_goes_to_the_nearest_pass(void **state)
     mw_array_release(&v);
 }
 
+/* F, its collectives, B at once: they are F's. */
+static void test_collective_between_two_passes(void **state)
+{
+    struct pair *p = *state;
+    struct mw_timeline_passes v = {.v = NULL};
+
+    move(&p->measured, 0, MW_SPAN_F, 0, 0, 6);
+    move(&p->measured, 0, MW_SPAN_F, 1, 22, 30);
+    move(&p->measured, 0, MW_SPAN_B, 0, 10, 16);
+    move(&p->measured, 0, MW_SPAN_W, 0, 16, 20);
+    add(&p->measured, 0, MW_SPAN_TP, 0, 6, 10);
+    mw_timeline_passes_of(&p->measured, 0, &v);
+    assert_int_equal(v.v[0].end_ps, 10);
+    assert_int_equal(v.v[1].start_ps, 10);
+    mw_array_release(&v);
+}
+
 static void test_own_duration(void **state)
 {
     struct pair *p = *state;
@@ -251,6 +268,7 @@ int main(void)
         CASE(test_equal_timelines),
         CASE(test_passes),
         CASE(test_collective_goes_to_the_nearest_pass),
+        CASE(test_collective_between_two_passes),
         CASE(test_own_duration),
         CASE(test_many_small_ones),
         CASE(test_waiting_names_the_other_pass),
