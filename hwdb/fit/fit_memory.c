@@ -10,8 +10,9 @@
  * the device holds (nothing below 0), for each training stack (its variants
  * included) with at least ten of them and for all together. A plan leaves that
  * much room (docs/planner.md, Margin).
- * --write replaces the values of the fitted rows and the rows
- * memory_error[.STACK].
+ * --write replaces the values of the fitted rows, and the rows
+ * memory_error[.STACK] and memory_reserve_spread[.STACK] (1 + the 90th
+ * percentile).
  */
 #include "hwdb/fit/tensor_report.h"
 
@@ -84,11 +85,30 @@ static size_t all_margins(const struct mw_tensor_fit *f, struct margin *out)
 
 static void write_row(const struct margin *m, FILE *out)
 {
-    fprintf(out,
-            "memory_error%s%s,%.4f,ratio,\"fit_memory over measured memory "
-            "(docs/planner.md, Margin)\",2026-11-29,M,\"p99 of measured over "
-            "predicted memory, less 1: %zu figures\"\n",
-            m->stack ? "." : "", m->stack ? m->stack : "", m->p99, m->n);
+    const struct {
+        const char *name, *what;
+        double value;
+    } rows[] = {{"memory_error",
+                 "p99 of measured over predicted memory, less 1", m->p99},
+                {"memory_reserve_spread",
+                 "p90 of measured over predicted memory", 1 + m->p90}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fprintf(
+            out,
+            "%s%s%s,%.4f,ratio,\"fit_memory over measured memory "
+            "(docs/planner.md, Margin)\",2026-11-29,M,\"%s: %zu figures\"\n",
+            rows[i].name, m->stack ? "." : "", m->stack ? m->stack : "",
+            rows[i].value, rows[i].what, m->n);
+    }
+}
+
+/* A row that write_row makes. */
+static bool is_margin(const char *line)
+{
+    return strncmp(line, "memory_error", strlen("memory_error")) == 0 ||
+           strncmp(line, "memory_reserve_spread",
+                   strlen("memory_reserve_spread")) == 0;
 }
 
 /* All other lines as they are, the margins behind them. */
@@ -108,7 +128,7 @@ static enum mw_status write_rows(const struct mw_tensor_fit *f,
         const char *end = memchr(text + at, '\n', len - at);
         size_t size = end ? (size_t)(end - text) + 1 - at : len - at;
 
-        if (strncmp(text + at, "memory_error", strlen("memory_error")) != 0 &&
+        if (!is_margin(text + at) &&
             !mw_tensor_write_line(f, text + at, size, out.f)) {
             fwrite(text + at, 1, size, out.f);
         }
