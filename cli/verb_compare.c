@@ -29,7 +29,8 @@ enum {
     OPT_SLOW,
     OPT_REUSE,
     OPT_CHECK,
-    OPT_HTML
+    OPT_HTML,
+    OPT_COMM
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +51,10 @@ static const struct argp_option options[] = {
      "Where calibrations, timelines and results go; needed with --set", 1},
     {"steps", OPT_STEPS, "N", 0,
      "Training steps of each run, of which the first 3 warm up (default 8)", 1},
+    {"comm", OPT_COMM, "NAME", 0,
+     "mpi (default), or local: the ranks of a run are threads of one process, "
+     "as in run",
+     1},
     {"reuse", OPT_REUSE, NULL, 0,
      "Take runs of the same plans that an earlier set left in -o", 1},
     {"html", OPT_HTML, "FILE", 0, "Write all of it as one page with pictures",
@@ -143,6 +148,12 @@ static error_t parse_set(struct args *a, int key, char *arg,
         return 0;
     case OPT_SLOW:
         a->set.opts.slow = arg;
+        return 0;
+    case OPT_COMM:
+        if (strcmp(arg, "mpi") != 0 && strcmp(arg, "local") != 0) {
+            argp_error(state, "--comm: '%s' is not mpi or local", arg);
+        }
+        a->set.opts.is_local = strcmp(arg, "local") == 0;
         return 0;
     case OPT_REUSE:
         a->set.opts.is_reused = true;

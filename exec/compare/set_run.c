@@ -195,7 +195,9 @@ static enum mw_status simulate(struct runner *r, const struct opened *o,
 static enum mw_status launch(struct runner *r, const struct opened *o,
                              const struct mw_set_plan *p, json_t **out)
 {
-    struct mw_launch launch = {.n_ranks = p->n_ranks, .hang_limit_s = 60};
+    struct mw_launch launch = {.n_ranks = p->n_ranks,
+                               .hang_limit_s = 60,
+                               .is_local = r->opts->is_local};
     int steps = r->opts->steps > 0 ? r->opts->steps : STEPS_DEFAULT;
     const char *args[] = {"run",       o->file,
                           "--backend", "host",
@@ -204,6 +206,10 @@ static enum mw_status launch(struct runner *r, const struct opened *o,
                           "--trace",   out_path(r, p->name, ".measured.json")};
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         mw_launch_arg(&launch, args[i]);
+    }
+    if (r->opts->is_local) {
+        mw_launch_arg(&launch, "--comm");
+        mw_launch_arg(&launch, "local");
     }
     if (r->opts->slow != NULL) {
         mw_launch_arg(&launch, "--slow");

@@ -22,6 +22,7 @@ struct mw_set_opts {
     const char *out;  /* made if missing */
     const char *hwdb; /* overlay; NULL: calibrate */
     const char *slow; /* "gemm=1.3" for every run, or NULL */
+    bool is_local;    /* ranks are threads of one process, one at a time */
     int steps;        /* of each run, 3 of them warm up; 0: 8 */
     bool is_reused;   /* runs that lie in `out` and are of the same plan */
     bool is_quiet;
