@@ -220,22 +220,45 @@ static enum mw_status host(struct args *a, struct mw_err *err)
                : mw_fail(err, MW_EFAILED, "cannot write to stdout");
 }
 
+static json_t *cuda_json(const struct args *a,
+                         const struct mw_calibrate_cuda_result *r)
+{
+    json_t *o = json_object();
+    mw_json_set_str(o, "dir", a->opts.dir);
+    mw_json_set_str(o, "backend", "cuda");
+    mw_json_set_real(o, "kernel_launch_s", r->launch_s);
+    mw_json_set_real(o, "h2d_Bps", r->h2d_Bps);
+    mw_json_set_real(o, "d2h_Bps", r->d2h_Bps);
+    mw_json_set_real(o, "d2d_Bps", r->d2d_Bps);
+    mw_json_set_real(o, "overlap_slowdown", r->slowdown);
+    return o;
+}
+
 static enum mw_status cuda(struct args *a, struct mw_err *err)
 {
+    struct mw_calibrate_cuda_result r;
+    char up[MW_FMT_MAX], down[MW_FMT_MAX], inside[MW_FMT_MAX],
+        launch[MW_FMT_MAX];
     a->cuda.dir = a->opts.dir;
-    enum mw_status st = mw_calibrate_cuda(&a->cuda, err);
+    enum mw_status st = mw_calibrate_cuda(&a->cuda, &r, err);
     if (st != MW_OK) {
         return st;
     }
     if (a->cli.json) {
-        json_t *o = json_object();
-        mw_json_set_str(o, "dir", a->opts.dir);
-        mw_json_set_str(o, "backend", "cuda");
-        return mw_cli_print_json(o) == 0
+        return mw_cli_print_json(cuda_json(a, &r)) == 0
                    ? MW_OK
                    : mw_fail(err, MW_EFAILED, "cannot write to stdout");
     }
-    printf("%s: kernels.csv, machine.csv, gpu_check.json\n", a->opts.dir);
+    printf("%s: kernels.csv, constants.csv, machine.csv, gpu_check.json\n",
+           a->opts.dir);
+    printf("  launch     %s of device time for an empty kernel\n",
+           mw_fmt_seconds(r.launch_s, launch));
+    printf("  copies     to the device %s, from it %s, inside %s\n",
+           mw_fmt_rate(r.h2d_Bps, up), mw_fmt_rate(r.d2h_Bps, down),
+           mw_fmt_rate(r.d2d_Bps, inside));
+    printf("  overlap    a product beside a copy takes %.2f times the longer "
+           "one\n",
+           r.slowdown);
     return MW_OK;
 }
 

@@ -6,20 +6,23 @@
 #include "exec/calibrate_cuda.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { ARGS_MAX = 10, SAID_MAX = 4096 };
+enum { ARGS_MAX = 10, SAID_MAX = 4096, CHECK_BYTES_MAX = 64 << 20 };
 
 static const char *find_program(struct mw_arena *arena)
 {
@@ -106,7 +109,85 @@ static enum mw_status run(char *const *argv, struct mw_err *err)
                                  argv[0], strerror(failed));
 }
 
+/* ---- what it measured ------------------------------------------------------
+ */
+static double number(const json_t *o, const char *key)
+{
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : (double)NAN;
+}
+
+/* The rate of the largest copy in a direction. */
+static double copy_rate(const json_t *check, const char *direction)
+{
+    double bytes = 0, rate = (double)NAN;
+    size_t i;
+    json_t *copy;
+    json_array_foreach(json_object_get(check, "copies"), i, copy)
+    {
+        const char *way = json_string_value(json_object_get(copy, "direction"));
+        if (way != NULL && strcmp(way, direction) == 0 &&
+            number(copy, "bytes") > bytes) {
+            bytes = number(copy, "bytes");
+            rate = number(copy, "bytes_per_s_per_direction");
+        }
+    }
+    return rate;
+}
+
+static enum mw_status write_constants(const char *path, double launch_s,
+                                      struct mw_err *err)
+{
+    struct mw_outfile o = {0};
+    char date[16];
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(date, sizeof date, "%Y-%m-%d", &utc);
+    enum mw_status st = mw_outfile_open(&o, path, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    fprintf(o.f,
+            "name,value,unit,source,date,confidence,note\n"
+            "kernel_launch_s,%.6g,s,\"meshwright calibrate: an empty kernel "
+            "after another\",%s,H,\n",
+            launch_s, date);
+    st = mw_outfile_commit(&o, err);
+    mw_outfile_abort(&o);
+    return st;
+}
+
+static enum mw_status read_check(const char *dir, struct mw_arena *arena,
+                                 struct mw_calibrate_cuda_result *out,
+                                 struct mw_err *err)
+{
+    json_t *check = NULL;
+    enum mw_status st =
+        mw_json_load(mw_arena_printf(arena, "%s/gpu_check.json", dir),
+                     CHECK_BYTES_MAX, &check, err);
+    if (st != MW_OK) {
+        return st;
+    }
+    *out = (struct mw_calibrate_cuda_result){
+        .launch_s =
+            number(json_object_get(check, "latency"), "launch_device_s"),
+        .h2d_Bps = copy_rate(check, "h2d"),
+        .d2h_Bps = copy_rate(check, "d2h"),
+        .d2d_Bps = copy_rate(check, "d2d"),
+        .slowdown = number(json_object_get(check, "overlap"), "slowdown")};
+    json_decref(check);
+    return out->launch_s > 0
+               ? write_constants(
+                     mw_arena_printf(arena, "%s/constants.csv", dir),
+                     out->launch_s, err)
+               : MW_OK;
+}
+
+/* ---- both ------------------------------------------------------------------
+ */
 enum mw_status mw_calibrate_cuda(const struct mw_calibrate_cuda_opts *opts,
+                                 struct mw_calibrate_cuda_result *out,
                                  struct mw_err *err)
 {
     struct mw_arena arena;
@@ -133,6 +214,9 @@ enum mw_status mw_calibrate_cuda(const struct mw_calibrate_cuda_opts *opts,
             argv[n++] = mw_arena_strdup(&arena, "--quick");
         }
         st = run(argv, err);
+        if (st == MW_OK) {
+            st = read_check(opts->dir, &arena, out, err);
+        }
     }
     mw_arena_release(&arena);
     return st;

@@ -17,12 +17,19 @@ struct mw_calibrate_cuda_opts {
     double limit_s;     /* 0: 300 */
     bool is_quick;      /* a few small sizes: does it run at all? */
 };
+/* Of gpu_check.json; NaN: not measured. */
+struct mw_calibrate_cuda_result {
+    double launch_s;                  /* device time of an empty kernel */
+    double h2d_Bps, d2h_Bps, d2d_Bps; /* of the largest copy */
+    double slowdown; /* product and copy together over the longer one alone */
+};
 /*
  * The program is $MW_GPU_CHECK, else the one beside meshwright or in its
  * libexec folder. MW_EMISSING when there is none, or no driver or GPU;
  * MW_EFAILED when the device failed; MW_EUSAGE, MW_EINPUT as it reports.
  */
 enum mw_status mw_calibrate_cuda(const struct mw_calibrate_cuda_opts *opts,
+                                 struct mw_calibrate_cuda_result *out,
                                  struct mw_err *err);
 
 #endif

@@ -90,7 +90,20 @@ first_line '^meshwright: the device failed$'
 stand_in 'kill -9 $$'
 expect 5 "$mw" calibrate --backend cuda -o gpu
 first_line '^meshwright: mw-gpu-check failed$'
-stand_in 'echo "$@" >args.txt'
+stand_in 'echo nothing written'
+expect 3 "$mw" calibrate --backend cuda -o gpu
+first_line 'gpu/gpu_check\.json: '
+cat >gpu_check.json <<'JSON'
+{"latency": {"launch_device_s": 2.5e-06}, "overlap": {"slowdown": 1.2},
+ "copies": [{"direction": "h2d", "bytes": 1024, "bytes_per_s_per_direction": 1e9},
+            {"direction": "h2d", "bytes": 1048576, "bytes_per_s_per_direction": 5e10},
+            {"direction": "d2h", "bytes": 1048576, "bytes_per_s_per_direction": 4e10}]}
+JSON
+stand_in 'echo "$@" >args.txt; mkdir -p gpu; cp gpu_check.json gpu/'
+expect 0 "$mw" calibrate --backend cuda -o gpu --device h200-sxm --quick --time-limit 60s --json
+json "o['kernel_launch_s'] == 2.5e-6 and o['h2d_Bps'] == 5e10 and o['d2h_Bps'] == 4e10 and o['d2d_Bps'] is None and o['overlap_slowdown'] == 1.2"
 expect 0 "$mw" calibrate --backend cuda -o gpu --device h200-sxm --quick --time-limit 60s
+grep -q '^kernel_launch_s,2.5e-06,s,' gpu/constants.csv || fail "constants: $(cat gpu/constants.csv)"
+expect 0 "$mw" hw check --hwdb gpu
 grep -qx -- '-o gpu --seconds=60 --device=h200-sxm --quick' args.txt || fail "arguments: $(cat args.txt)"
 finish

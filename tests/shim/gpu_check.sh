@@ -38,6 +38,14 @@ PY
 "${MESHWRIGHT:?}" hw check --hwdb out >/dev/null || fail "the overlay is refused"
 [ -s out/raw_samples.csv ] && [ -s out/machine.csv ] || fail "files are missing"
 
+# The same program behind `calibrate`, which adds what a launch costs.
+rm -rf cal
+"$MESHWRIGHT" calibrate --backend cuda -o "$PWD/cal" --quick --device h200-sxm --json >cal.json ||
+    fail "calibrate --backend cuda"
+python3 -c 'import json; o = json.load(open("cal.json")); assert o["kernel_launch_s"] > 0 and o["h2d_Bps"] > 0 and o["overlap_slowdown"] > 0, o'
+"$MESHWRIGHT" hw check --hwdb cal >/dev/null || fail "the calibration is refused"
+grep -q '^kernel_launch_s,' cal/constants.csv || fail "no constants"
+
 # No GPU, and one that fails in the middle: a message, and no tables.
 status=0
 MW_SHIM_FAIL=400 "${MW_GPU_CHECK:?}" -o bad --quick --device h200-sxm 2>err.txt ||
