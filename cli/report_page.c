@@ -63,6 +63,20 @@ static const char *layers_text(const struct mw_plan *plan, char *buf,
     return buf;
 }
 
+static void add_offload(struct mw_page *page, const struct mw_layout *l)
+{
+    char text[128];
+    if (l->offload_optimizer > 0 || l->offload_weights > 0 ||
+        l->offload_activations > 0) {
+        snprintf(text, sizeof text,
+                 "%.0f %% of optimizer, %.0f %% of weights, %.0f %% of "
+                 "activations",
+                 100 * l->offload_optimizer, 100 * l->offload_weights,
+                 100 * l->offload_activations);
+        layout_row(page, "in the host's memory", text);
+    }
+}
+
 static void add_layout(struct mw_page *page, const struct mw_report *r)
 {
     static const char *const columns[] = {"what", "value"};
@@ -89,6 +103,13 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     layout_count(page, "micro-batches per replica", plan->n_microbatches);
     layout_row(page, "schedule", l->schedule);
     layout_row(page, "recomputation", mw_recompute_name(l->recompute));
+    if (l->recompute_layers > 0) {
+        layout_count(page, "layers of a stage recomputed", l->recompute_layers);
+    }
+    if (l->dp_shard > 0) {
+        layout_count(page, "replicas that shard among each other", l->dp_shard);
+    }
+    add_offload(page, l);
     layout_row(page, "order of ranks, fastest first", l->order);
     layout_row(page, "layers of virtual stages",
                layers_text(plan, text, sizeof text));

@@ -29,6 +29,7 @@ static const struct mw_field workload_fields[] = {
     {.key = "flash_attention", .type = MW_F_BOOL, .offset = W_AT(is_flash)},
     {.key = "dropout", .type = MW_F_BOOL, .offset = W_AT(has_dropout)},
     {.key = "optimizer", .type = MW_F_STR, .offset = W_AT(optimizer)},
+    {.key = "doc_tokens", .type = MW_F_INT, .offset = W_AT(doc_tokens)},
     {.key = "lora_rank", .type = MW_F_INT32, .offset = W_AT(lora_rank)},
     {.key = "lora_targets",
      .type = MW_F_ENUM,

@@ -124,6 +124,11 @@ static enum mw_status check_plan(const struct mw_export_in *in,
         return mw_export_refuse(err, "lora",
                                 "adapters are not among what is exported");
     }
+    if (in->scenario->workload.doc_tokens > 0) {
+        return mw_export_refuse(err, "documents",
+                                "packed documents are the data loader's "
+                                "affair; leave doc_tokens out");
+    }
     return MW_OK;
 }
 

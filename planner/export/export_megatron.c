@@ -136,6 +136,8 @@ static void put_offload(struct writer *w)
 
 static void put_recompute(struct writer *w)
 {
+    int layers = w->in->plan->layout.recompute_layers;
+
     switch (w->in->plan->layout.recompute) {
     case MW_RECOMPUTE_NONE:
         break;
@@ -145,8 +147,8 @@ static void put_recompute(struct writer *w)
         break;
     case MW_RECOMPUTE_FULL:
         word(w, "recompute-granularity", "full");
-        word(w, "recompute-method", "uniform");
-        number(w, "recompute-num-layers", 1);
+        word(w, "recompute-method", layers > 0 ? "block" : "uniform");
+        number(w, "recompute-num-layers", layers > 0 ? layers : 1);
         break;
     }
 }

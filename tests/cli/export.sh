@@ -50,6 +50,10 @@ args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and 
 scenario ring llama3-8b 2 'tp: 1, cp: 2, cp_form: ring, dp: 8, zero: 1, dp_shard: 4, micro_batch: 1'
 expect 0 "$mw" export ring.yaml --to megatron-core -o out.args
 args "o['cp-comm-type'] == 'p2p' and o['num-distributed-optimizer-instances'] == '2'"
+scenario inner llama3-8b 2 'tp: 1, cp: 8, cp_form: ring, cp_inner: 2, dp: 2, zero: 1, micro_batch: 1, recompute: full, recompute_layers: 4'
+expect 0 "$mw" export inner.yaml --to megatron-core -o out.args
+args "o['cp-comm-type'] == 'a2a+p2p' and o['recompute-method'] == 'block' and o['recompute-num-layers'] == '4'"
+grep -qx -- '--hierarchical-context-parallel-sizes 2 4' out.args || fail "no hierarchical sizes"
 scenario fsdp llama3-8b 2 'tp: 1, dp: 16, zero: 3, micro_batch: 1'
 expect 0 "$mw" export fsdp.yaml --to megatron-core -o out.args
 grep -q '^torchrun' stdout.txt || fail "FSDP under CUDA_DEVICE_MAX_CONNECTIONS: $(cat stdout.txt)"
@@ -94,6 +98,8 @@ scenario select llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batc
 refused select.yaml nanotron nanotron_recompute
 scenario lora llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1' ', lora_rank: 8'
 refused lora.yaml megatron-core lora
+scenario packed llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1' ', doc_tokens: 1024'
+refused packed.yaml megatron-core documents
 expect 0 "$mw" plan select.yaml --fix tp=8,pp=4,dp=2,schedule=1f1b,micro_batch=1 --order -o listed.yaml --quiet
 refused listed.yaml megatron-core schedule_order
 
