@@ -202,7 +202,12 @@ static void check_constant(struct mw_hw_check *c, size_t i,
         /* A factor corrects a time and may lengthen it. */
         bool is_factor = strstr(r->name, "_factor") != NULL ||
                          has_prefix(r->name, "memory_reserve");
-        double limit = is_factor ? 10 : 1;
+        /* A stack's kernel may beat the one that was measured. */
+        bool is_relative = has_prefix(r->name, "attention_") ||
+                           has_prefix(r->name, "grouped_share") ||
+                           has_prefix(r->name, "sustained_clock") ||
+                           has_prefix(r->name, "elementwise_efficiency");
+        double limit = is_factor ? 10 : is_relative ? 2 : 1;
         mw_hw_expect_max(c, i, "value", r->value, limit,
                          "a fraction (0.08, not 8)");
     } else if (strcmp(r->unit, "s") == 0 && !has_prefix(r->name, "job_")) {

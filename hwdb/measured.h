@@ -6,7 +6,7 @@
  *
  * They are carried over to other shapes as *utilisation*:
  *
- *   base(shape) = FLOPs / rate + bytes / bandwidth + floor
+ *   base(shape) = FLOPs x waves(shape) / rate + bytes / bandwidth + floor
  *   time(shape) = base(shape) * ratio(shape)
  *   ratio       = measured time / base, averaged in the log over the nearest
  *                 measured shapes with weights 1 / distance^2 (Shepard, "A
@@ -14,11 +14,13 @@
  *                 spaced data", ACM National Conference 1968)
  *
  * with rate and bandwidth those that the device reaches (its peaks times its
- * efficiencies). The ratio varies much less than a time or a rate does: base
- * has the bandwidth of thin shapes and the floor of small ones in it. What a
- * row measured (forward products of an inference engine) is carried over to
- * backward passes in the same way: their base has their own FLOPs and bytes.
- * docs/kernel-tables.md has the error of this, measured.
+ * efficiencies), and waves what products lose to a last wave of output tiles
+ * that does not fill the device (mw_kernel_waves). The ratio varies much less
+ * than a time or a rate does: base has the bandwidth of thin shapes and the
+ * floor of small ones in it. What a row measured (forward products of an
+ * inference engine) is carried over to backward passes in the same way: their
+ * base has their own FLOPs and bytes. docs/kernel-tables.md has the error of
+ * this, measured.
  *
  *   struct mw_kernel_table set;
  *   double x[3];
@@ -49,12 +51,25 @@ struct mw_kernel_shape {
 /* What bounds a kernel on a device. */
 struct mw_kernel_rates {
     double flops_per_s, bytes_per_s, floor_s;
+    int wave_sms; /* of a product whose tiles run in waves; 0: they do not */
 };
+/*
+ * What the device does of a batch of products, in whole waves, over what is
+ * asked for: 1 where tiles do not run in waves. The library takes the best tile
+ * (NVIDIA, "Matrix Multiplication Background User's Guide", sections 3.1 and
+ * 3.2: 256 x 128 and 128 x 256 are the most efficient, smaller ones lose
+ * operand reuse and fill the device better):
+ *   min over tiles of  waves x SMs x area / (share of the tile x m n batch)
+ * Since Hopper kernels are persistent and share out the last tiles.
+ */
+double mw_kernel_waves(const struct mw_kernel_rates *rates,
+                       const struct mw_kernel_shape *s);
 static inline double mw_kernel_base_s(const struct mw_kernel_rates *rates,
+                                      const struct mw_kernel_shape *s,
                                       double flops, double bytes)
 {
-    return flops / rates->flops_per_s + bytes / rates->bytes_per_s +
-           rates->floor_s;
+    return flops * mw_kernel_waves(rates, s) / rates->flops_per_s +
+           bytes / rates->bytes_per_s + rates->floor_s;
 }
 /*
  * The rates of an operator (names as in the table above), pass ("F" "B" "W")
@@ -63,7 +78,8 @@ static inline double mw_kernel_base_s(const struct mw_kernel_rates *rates,
  * gemm_efficiency; for attention times the constant
  * flash_efficiency_forward or _backward; for gemm B and W divided by the
  * constant gemm_layout_factor.b or .w. Memory bandwidth times mem_efficiency.
- * The floor is the constant kernel_floor_s. MW_EINPUT when a constant is
+ * The floor is the constant kernel_floor_s. Products run in waves where there
+ * is a constant gemm_waves.ARCH. MW_EINPUT when a constant is
  * missing.
  */
 enum mw_status mw_hwdb_kernel_rates(const struct mw_hwdb *db,

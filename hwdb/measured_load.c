@@ -210,7 +210,7 @@ make_point(const struct mw_hwdb *db, const struct mw_gpu *gpu,
     if (source == NULL || fault != NULL) {
         return mw_csv_fail(csv, i, -1, err, "%s", fault);
     }
-    double base_s = mw_kernel_base_s(&rates, mw_kernel_flops(r->op, &s),
+    double base_s = mw_kernel_base_s(&rates, &s, mw_kernel_flops(r->op, &s),
                                      mw_kernel_bytes(r->op, r->dtype, &s));
     *out = (struct mw_kernel_point){.log_ratio = log(r->time_s / base_s),
                                     .shape = s,

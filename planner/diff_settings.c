@@ -40,6 +40,10 @@ static const struct mw_field workload_fields[] = {
      .offset = W_AT(base_dtype),
      .enums = base_dtype_enums},
     {.key = "doc_tokens", .type = MW_F_INT, .offset = W_AT(doc_tokens)},
+    {.key = "fp8_scaling",
+     .type = MW_F_ENUM,
+     .offset = W_AT(scaling),
+     .enums = mw_scaling_enums},
     MW_FIELD_END};
 
 /* ---- values as text --------------------------------------------------------

@@ -119,7 +119,7 @@ static struct mw_kernel_point point_of(const struct mw_sample *s,
                                        const struct mw_kernel_rates *rates)
 {
     struct mw_kernel_shape shape = shape_of(s);
-    double base_s = mw_kernel_base_s(rates, mw_kernel_flops(s->op, &shape),
+    double base_s = mw_kernel_base_s(rates, &shape, mw_kernel_flops(s->op, &shape),
                                      mw_kernel_bytes(s->op, s->dtype, &shape));
     struct mw_kernel_point p = {.log_ratio = log(s->time_s / base_s),
                                 .shape = shape,

@@ -129,7 +129,11 @@ struct mw_stack {
     double overlap_gather;   /* of the parameter gather, behind forward work */
     double overlap_fsdp;     /* of per-layer gathers and scatters */
     double overlap_tp, overlap_cp, overlap_ep; /* of collectives in a layer */
+    double overlap_tp_back; /* of those that a weight gradient hides: the input
+                               gradient's reduction, and with sequence
+                               parallelism the gather of the saved input */
     double attention; /* rate of its fused attention over the best kernel's */
+    double attention_back; /* the same of the backward pass */
     double grouped; /* rate of its experts' products over one batched product */
     bool scatters_boundary; /* TP ranks send a share each between stages and
                                gather it there (Narayanan et al., SC 2021,
@@ -137,6 +141,8 @@ struct mw_stack {
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
     struct mw_stack_memory memory;
+    bool
+        has_graphs; /* whole iterations are captured: the host issues nothing */
 };
 
 /* Shipped measurements of one operator and dtype, with the rates that they are
@@ -148,6 +154,7 @@ struct mw_measured_set {
 /* Which of them an operator takes. */
 enum mw_measured_op {
     MW_MEASURED_GEMM,
+    MW_MEASURED_GEMM_BLOCK, /* FP8 with a scale for a block */
     MW_MEASURED_GROUPED,
     MW_MEASURED_ATTENTION,
     MW_MEASURED_OP_COUNT
@@ -179,14 +186,20 @@ struct mw_cost_ctx {
     /* Shape dependence of a GEMM where nothing was measured: output tiles,
      * and the depth at which half the rate is reached. 0 on a CPU. */
     double gemm_tile_m, gemm_tile_n, gemm_k_half;
+    /* Rate of a product whose rows do not begin at multiples of 16 bytes,
+     * over that of others; 1 on a CPU. */
+    double gemm_unaligned;
     double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
-    double flash_of_arch[2];    /* the same over that of any architecture */
+    double flash_back_of_arch;  /* the latter over that of any architecture */
     /* Clock under the load of training over that of a short benchmark, by
      * dtype; 1 on a CPU. */
     double sustained[MW_DTYPE_COUNT];
     /* Traffic of casting an operand to FP8 or FP4, per element; 0 for wider
      * types and on a CPU. */
     double quantise_bytes[MW_DTYPE_COUNT];
+    double fp8_bytes[MW_SCALING_COUNT]; /* the same for FP8, by scaling */
+    double fp8_row_share; /* rate of a product with a scale for a row over one
+                             with a scale for the tensor */
     struct mw_stack stack;
     /* Modelled collectives of the system; NULL: latency and bandwidth alone.
      * What the links inside a domain, those between and every latency are

@@ -80,6 +80,7 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
         {"gemm_tile_m", &ctx->gemm_tile_m, false},
         {"gemm_tile_n", &ctx->gemm_tile_n, false},
         {"gemm_k_half", &ctx->gemm_k_half, false},
+        {"gemm_unaligned_share", &ctx->gemm_unaligned, false},
         {"device_context_bytes", &ctx->device_context_bytes, false},
         {"comm_buffer_bytes", &ctx->comm_buffer_bytes, false}};
 
@@ -122,29 +123,32 @@ static void read_sustained(struct mw_cost_ctx *ctx)
     }
 }
 
-/* Shares of fused attention that an architecture's own rows say, over the
- * general ones; traffic of casts. */
+/* What an architecture's own row says of attention's backward pass, over the
+ * general one: forward passes are measured, backward passes are carried over
+ * from them. Traffic of casts. */
 static enum mw_status read_narrow_and_flash(struct mw_cost_ctx *ctx,
                                             struct mw_err *err)
 {
-    static const char *const names[] = {"flash_efficiency_forward",
-                                        "flash_efficiency_backward"};
+    double any = 1;
+    enum mw_status status =
+        read_constant(ctx->db, "flash_efficiency_backward", &any, err);
 
-    for (int i = 0; i < 2; i++) {
-        double any = 1;
-        enum mw_status status = read_constant(ctx->db, names[i], &any, err);
-
-        if (status != MW_OK) {
-            return status;
-        }
-        ctx->flash_of_arch[i] = ctx->flash_efficiency[i] / any;
+    ctx->flash_back_of_arch = ctx->flash_efficiency[1] / any;
+    if (ctx->gpu->is_cpu || status != MW_OK) {
+        return status;
     }
-    if (ctx->gpu->is_cpu) {
-        return MW_OK;
-    }
-    enum mw_status status = read_constant(ctx->db, "quantise_bytes.fp8",
-                                          &ctx->quantise_bytes[MW_FP8], err);
+    static const char *const fp8[MW_SCALING_COUNT] = {
+        "quantise_bytes.fp8", "quantise_bytes.fp8", "quantise_bytes.fp8-block",
+        "quantise_bytes.fp8-mx"};
 
+    for (int i = 0; i < MW_SCALING_COUNT && status == MW_OK; i++) {
+        status = read_constant(ctx->db, fp8[i], &ctx->fp8_bytes[i], err);
+    }
+    if (status == MW_OK) {
+        status =
+            read_constant(ctx->db, "fp8_row_share", &ctx->fp8_row_share, err);
+    }
+    ctx->quantise_bytes[MW_FP8] = ctx->fp8_bytes[MW_SCALE_TENSOR];
     return status == MW_OK ? read_constant(ctx->db, "quantise_bytes.fp4",
                                            &ctx->quantise_bytes[MW_FP4], err)
                            : status;
@@ -267,6 +271,8 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
 {
     struct mw_cost_ctx made = {.db = db,
                                .n_nodes = n_nodes,
+                               .gemm_unaligned = 1,
+                               .fp8_row_share = 1,
                                .link_speed = 1,
                                .net_speed = 1,
                                .latency_speed = 1};

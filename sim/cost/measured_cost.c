@@ -13,7 +13,7 @@
 #include <string.h>
 
 static const char *const op_names[MW_MEASURED_OP_COUNT] = {
-    "gemm", "grouped_gemm", "attention"};
+    "gemm", "gemm_block", "grouped_gemm", "attention"};
 
 static enum mw_status index_one(struct mw_cost_ctx *ctx, int op, int dtype,
                                 struct mw_err *err)
@@ -29,8 +29,8 @@ static enum mw_status index_one(struct mw_cost_ctx *ctx, int op, int dtype,
                                       mw_pass_name((enum mw_pass)pass), type,
                                       &set->rates[pass], err);
         set->rates[pass].flops_per_s *= ctx->sustained[dtype];
-        if (op == MW_MEASURED_ATTENTION) {
-            set->rates[pass].flops_per_s *= ctx->flash_of_arch[pass != 0];
+        if (op == MW_MEASURED_ATTENTION && pass != MW_PASS_F) {
+            set->rates[pass].flops_per_s *= ctx->flash_back_of_arch;
         }
     }
     return status;
@@ -68,6 +68,10 @@ static enum mw_measured_op measured_op_of(const struct mw_cost_ctx *ctx,
         ctx->measured[MW_MEASURED_GROUPED][op->dtype].table.n > 0) {
         return MW_MEASURED_GROUPED;
     }
+    if (op->dtype == MW_FP8 && op->scaling == MW_SCALE_BLOCK &&
+        ctx->measured[MW_MEASURED_GEMM_BLOCK][op->dtype].table.n > 0) {
+        return MW_MEASURED_GEMM_BLOCK;
+    }
     return MW_MEASURED_GEMM;
 }
 
@@ -87,9 +91,12 @@ bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
                         op->bytes, &time_s, &near)) {
         return false;
     }
-    time_s /= which == MW_MEASURED_ATTENTION ? ctx->stack.attention
-              : is_experts(op) && which == MW_MEASURED_GEMM ? ctx->stack.grouped
-                                                            : 1;
+    time_s /= which == MW_MEASURED_ATTENTION
+                  ? (op->pass == MW_PASS_F ? ctx->stack.attention
+                                           : ctx->stack.attention_back)
+              : is_experts(op) && which != MW_MEASURED_GROUPED
+                  ? ctx->stack.grouped
+                  : 1;
     *out = (struct mw_cost){time_s, MW_RUNG_UTILISATION};
     *out_source = near.point->source;
     return true;

@@ -58,6 +58,32 @@ static double gemm_shape_factor(const struct mw_cost_ctx *ctx,
     return batch * m * n / (waves * sms * tm * tn) * k / (k + ctx->gemm_k_half);
 }
 
+/*
+ * Tensor cores load 16 bytes at a time. Rows of an operand or of the result
+ * whose length is no multiple of that (an unpadded vocabulary of 50257) take
+ * kernels with narrower loads (NVIDIA, "Matrix Multiplication Background
+ * User's Guide", section 3.1). Row lengths: n and k; of a weight gradient,
+ * whose operands are transposed, m and n.
+ */
+static bool is_aligned(const struct mw_op *op)
+{
+    double row_bytes = 16 / mw_dtype_bytes(op->dtype);
+    int64_t step = (int64_t)row_bytes;
+    int64_t other = op->pass == MW_PASS_W ? op->m : op->k;
+
+    return op->kind != MW_OP_GEMM || (op->n % step == 0 && other % step == 0);
+}
+
+static double product_share(const struct mw_cost_ctx *ctx,
+                            const struct mw_op *op)
+{
+    bool is_row = op->kind == MW_OP_GEMM && op->dtype == MW_FP8 &&
+                  op->scaling == MW_SCALE_ROW;
+
+    return (is_aligned(op) ? 1 : ctx->gemm_unaligned) *
+           (is_row ? ctx->fp8_row_share : 1);
+}
+
 struct rate {
     double flops; /* FLOP/s reached where compute is the bound */
     const char *formula;
@@ -73,6 +99,7 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
                   ctx->sustained[op->dtype];
 
     if (op->kind == MW_OP_GEMM) {
+        gemm *= product_share(ctx, op);
         return (struct rate){gemm * gemm_shape_factor(ctx, op),
                              "2 m n k / (peak x efficiency x tiles and waves)",
                              gpu->gemm_efficiency_source[dtype]};
@@ -80,7 +107,8 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
     if (op->kind == MW_OP_ATTENTION) {
         return (struct rate){
             gemm * ctx->flash_efficiency[op->pass != MW_PASS_F] *
-                ctx->stack.attention,
+                (op->pass == MW_PASS_F ? ctx->stack.attention
+                                       : ctx->stack.attention_back),
             "attention FLOPs / (GEMM rate x fused attention efficiency)",
             "constants: flash_efficiency"};
     }
@@ -89,18 +117,15 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
                          "gpus: memory bandwidth; constants: efficiency"};
 }
 
-/* Casting the operand that this product is the first to use: activations
- * forward, the output's gradient backward; the weight gradient takes the
- * transposed copies that were written with them. */
+/* Casting what this product is the first to need in the narrow type:
+ * activations forward, the output's gradient backward; the weight gradient
+ * takes the transposed copies that were written with them. */
 static double quantise_s(const struct mw_cost_ctx *ctx, const struct mw_op *op)
 {
-    double elements =
-        (double)op->m * (double)op->k * (op->batch > 0 ? (double)op->batch : 1);
+    double bytes = op->dtype == MW_FP8 ? ctx->fp8_bytes[op->scaling]
+                                       : ctx->quantise_bytes[op->dtype];
 
-    if (op->kind != MW_OP_GEMM || op->pass == MW_PASS_W) {
-        return 0;
-    }
-    return ctx->quantise_bytes[op->dtype] * elements /
+    return bytes * op->cast_elements /
            (ctx->gpu->mem_bw_Bps * ctx->gpu->mem_efficiency);
 }
 
@@ -164,6 +189,7 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
     } else if (!mw_measured_price(ctx, op, &cost, &source)) {
         return roofline(ctx, op, explain);
     } else {
+        cost.time_s /= product_share(ctx, op);
         cost.time_s += quantise_s(ctx, op);
     }
     mw_explain_child(explain, op->name, cost.time_s, mw_rung_name(cost.rung),

@@ -158,24 +158,42 @@ static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
     return steps;
 }
 
+/*
+ * One kernel that reads logits and writes their gradient's fp32 form, or, in
+ * Megatron-LM of the time of dropout, one for each line of its code: a cast to
+ * fp32, maximum, difference, exponential, sum, quotient; backward a product
+ * and a cast.
+ */
+static void add_loss(struct mw_fsteps *steps, const struct mw_sizes *s,
+                     int64_t vocab)
+{
+    double logits = (double)s->tokens * (double)vocab;
+    bool is_eager = s->work->has_dropout;
+    struct mw_fstep *step =
+        mw_fstep_simple(steps, s, MW_OP_CROSS_ENTROPY, "loss", s->tokens, vocab,
+                        (s->el + (is_eager ? 9 * 4 : 4)) * logits, 4 * logits);
+
+    step->bytes_b = (s->el + (is_eager ? 3 * 4 : 4)) * logits;
+}
+
 static struct mw_fsteps head_steps(const struct mw_sizes *s)
 {
     struct mw_fsteps steps = {0};
     int64_t hidden = s->m->hidden, vocab = s->m->vocab / s->tp;
-    double logits = (double)s->tokens * (double)vocab;
     double per_token = 4 * (double)s->tokens;
 
     if (s->m->final_norm) {
         mw_fstep_norm(&steps, s, "final_norm", s->own_tokens, hidden);
     }
     mw_fstep_tp_enter(&steps, s, "head", hidden);
-    mw_fstep_sharded_input(
-        mw_fstep_linear(&steps, s, "head", s->tokens, vocab, hidden), s,
-        hidden);
+    struct mw_fstep *head =
+        mw_fstep_linear(&steps, s, "head", s->tokens, vocab, hidden);
+
+    head->op.dtype = s->act;
+    mw_fstep_sharded_input(head, s, hidden);
     mw_fstep_coll(&steps, s, "loss_max", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
                   per_token);
-    mw_fstep_simple(&steps, s, MW_OP_CROSS_ENTROPY, "loss", s->tokens, vocab,
-                    (s->el + 4) * logits, 4 * logits);
+    add_loss(&steps, s, vocab);
     mw_fstep_coll(&steps, s, "loss_target", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
                   per_token);
     mw_fstep_coll(&steps, s, "loss_sum", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
@@ -216,10 +234,20 @@ double mw_mtp_activation_bytes(const struct mw_work *work)
     return sum;
 }
 
+/* The head stays in bf16 under FP8 and FP4 (Megatron-LM's output layer is none
+ * of Transformer Engine's; torchtitan leaves it out by name). */
+static struct mw_sizes head_sizes(const struct mw_work *work)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+
+    s.gemm_el = s.el;
+    return s;
+}
+
 void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
                  struct mw_ops *out)
 {
-    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_sizes s = head_sizes(work);
     struct mw_fsteps steps = head_steps(&s);
 
     mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
@@ -238,7 +266,7 @@ double mw_embedding_activation_bytes(const struct mw_work *work)
 
 double mw_head_activation_bytes(const struct mw_work *work)
 {
-    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_sizes s = head_sizes(work);
     struct mw_fsteps steps = head_steps(&s);
     double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
 

@@ -142,6 +142,17 @@ enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION };
 /* What frozen matrices of the layers are stored in: as other weights, or in
  * 4-bit NormalFloat with doubly quantised scales. */
 enum mw_base_dtype { MW_BASE_SAME, MW_BASE_NF4 };
+
+/* What shares a scale of an FP8 operand: the tensor, a row of it (or column),
+ * 128 elements and blocks of 128 x 128 (DeepSeek-V3, arXiv:2412.19437, section
+ * 3.3.2), or 32 elements with a scale of 8 bits (OCP microscaling, MXFP8). */
+enum mw_scaling {
+    MW_SCALE_TENSOR,
+    MW_SCALE_ROW,
+    MW_SCALE_BLOCK,
+    MW_SCALE_MX,
+    MW_SCALING_COUNT
+};
 /* Bytes of one weight then: 4 bits, an 8-bit scale for each 64, an fp32 one for
  * each 256 scales (Dettmers et al., arXiv:2305.14314, section 3). */
 #define MW_NF4_BYTES (0.5 + 1.0 / 64 + 4.0 / (64 * 256))
@@ -230,9 +241,13 @@ struct mw_op {
                                full square of attention, its backward twice
                                its forward (a flash kernel does 2.5 times) */
     double bytes;
+    double cast_elements; /* of the operand that this product is the first to
+                             need in its type: under FP8 and FP4 they are cast
+                             from bf16, by the rank that made them */
     double save_bytes;
     enum mw_dtype dtype;
-    enum mw_coll_op coll; /* MW_OP_COLL: which, over which group, how much */
+    enum mw_scaling scaling; /* of FP8 operands */
+    enum mw_coll_op coll;    /* MW_OP_COLL: which, over which group, how much */
     enum mw_dim dim;
     double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
     double work_fraction; /* part of the full square that attention does:
@@ -265,6 +280,7 @@ struct mw_work {
     enum mw_lora_targets lora_targets;
     enum mw_base_dtype base_dtype;
     int64_t doc_tokens; /* of a document in a packed sequence; 0: seq */
+    enum mw_scaling scaling;
 };
 /* Tokens that attention spans: a document's, or the sequence's. */
 int64_t mw_work_span(int64_t seq, int64_t doc_tokens);

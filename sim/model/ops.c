@@ -6,6 +6,10 @@
  * pass: 5 products instead of 2, 2.5 times the forward (arXiv:2205.14135,
  * appendix B), all of it in B. Bytes are each operand once.
  *
+ * Under FP8 and FP4 the rank that made an operand casts it, before it is
+ * gathered over TP (Transformer Engine, pytorch/module): a gather moves narrow
+ * elements, a reduction those of bf16.
+ *
  * Element-wise work has bytes and no FLOPs (model.h). Passes of element-wise
  * kinds: norm F reads x and writes y, B reads x and dy and writes dx, W reads
  * x and dy; activation B reads dy and what was kept and writes as much; the
@@ -47,7 +51,9 @@ struct mw_fstep *mw_fstep_add(struct mw_fsteps *steps, const struct mw_sizes *s,
                                    .dtype = s->act,
                                    .work_fraction = 1},
                             .coll_f = NO_COLL,
-                            .coll_b = NO_COLL};
+                            .coll_b = NO_COLL,
+                            .gather_share = 1,
+                            .cast_out_share = 1};
 
     mw_array_push(steps, step);
     return &steps->v[steps->n - 1];
@@ -70,10 +76,12 @@ struct mw_fstep *mw_fstep_linear(struct mw_fsteps *steps,
 
     step->op.k = in;
     step->op.dtype = s->work->dtype;
+    step->op.scaling = s->work->scaling;
     step->op.flops = step->op.model_flops =
         2 * (double)rows * (double)out * (double)in;
     step->op.bytes = mw_gemm_bytes(s, rows, out, in, 1);
     step->op.save_bytes = s->gemm_el * (double)rows * (double)in;
+    step->op.cast_elements = (double)rows * (double)in;
     step->has_weight = true;
     return step;
 }
@@ -131,22 +139,33 @@ struct mw_fstep *mw_fstep_coll(struct mw_fsteps *steps,
     return step;
 }
 
+static void add_tp_coll(struct mw_fsteps *steps, const struct mw_sizes *s,
+                        const char *name, int coll_f, int coll_b, int64_t width)
+{
+    struct mw_fstep *step =
+        mw_fstep_coll(steps, s, name, MW_DIM_TP, coll_f, coll_b,
+                      s->el * (double)s->tokens * (double)width);
+
+    if (step != NULL) {
+        step->gather_share = s->gemm_el / s->el;
+    }
+}
+
 void mw_fstep_tp_enter(struct mw_fsteps *steps, const struct mw_sizes *s,
                        const char *name, int64_t width)
 {
-    mw_fstep_coll(steps, s, name, MW_DIM_TP,
-                  s->is_sp ? (int)MW_ALL_GATHER : NO_COLL,
-                  s->is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE,
-                  s->el * (double)s->tokens * (double)width);
+    add_tp_coll(steps, s, name, s->is_sp ? (int)MW_ALL_GATHER : NO_COLL,
+                s->is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE, width);
 }
 
 void mw_fstep_tp_exit(struct mw_fsteps *steps, const struct mw_sizes *s,
                       const char *name, int64_t width)
 {
-    mw_fstep_coll(steps, s, name, MW_DIM_TP,
-                  s->is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE,
-                  s->is_sp ? (int)MW_ALL_GATHER : NO_COLL,
-                  s->el * (double)s->tokens * (double)width);
+    if (s->is_sp && steps->n > 0 && steps->v[steps->n - 1].has_weight) {
+        steps->v[steps->n - 1].cast_out_share = 1 / (double)s->tp;
+    }
+    add_tp_coll(steps, s, name, s->is_sp ? MW_REDUCE_SCATTER : MW_ALL_REDUCE,
+                s->is_sp ? (int)MW_ALL_GATHER : NO_COLL, width);
 }
 
 void mw_fstep_sharded_input(struct mw_fstep *step, const struct mw_sizes *s,
@@ -156,8 +175,9 @@ void mw_fstep_sharded_input(struct mw_fstep *step, const struct mw_sizes *s,
         return;
     }
     step->op.save_bytes /= s->tp;
+    step->op.cast_elements /= s->tp;
     step->has_w_gather = true;
-    step->w_gather_bytes = s->el * (double)s->tokens * (double)width;
+    step->w_gather_bytes = s->gemm_el * (double)s->tokens * (double)width;
 }
 
 void mw_fstep_norm(struct mw_fsteps *steps, const struct mw_sizes *s,
@@ -200,6 +220,7 @@ static void emit_coll(const struct mw_fstep *step, enum mw_pass pass, int coll,
         }
         op.pass = pass;
         op.coll = (enum mw_coll_op)coll;
+        op.coll_bytes *= coll == MW_ALL_GATHER ? step->gather_share : 1;
         push(out, &op);
     }
 }
@@ -225,6 +246,10 @@ static void push_gemm(const struct mw_sizes *s, const struct mw_fstep *step,
 
     op.pass = MW_PASS_B;
     op.save_bytes = 0;
+    op.cast_elements =
+        step->has_weight
+            ? step->cast_out_share * (double)(op.m * op.n) * (double)op.batch
+            : 0;
     op.m = m;
     op.n = n;
     op.k = k;
@@ -312,7 +337,8 @@ static void emit_backward(const struct mw_sizes *s, const struct mw_fstep *step,
 }
 
 /* dW[out, in] += dY^T X: the gradient is read and written where it
- * accumulates. */
+ * accumulates; of the time of dropout, the product was written on its own and
+ * read again to be added. */
 static void emit_linear_w(const struct mw_sizes *s, const struct mw_fstep *step,
                           struct mw_ops *out)
 {
@@ -334,9 +360,11 @@ static void emit_linear_w(const struct mw_sizes *s, const struct mw_fstep *step,
         push(out, &gather);
     }
     op.pass = MW_PASS_W;
-    op.save_bytes = 0;
+    op.save_bytes = op.cast_elements = 0;
     op.bytes = s->gemm_el * rows * (double)(op.n + op.k) +
-               2 * mw_dtype_bytes(s->work->grad_dtype) * weights;
+               (2 * mw_dtype_bytes(s->work->grad_dtype) +
+                (s->work->has_dropout ? 2 * s->el : 0)) *
+                   weights;
     op.m = step->op.n;
     op.n = step->op.k;
     op.k = step->op.m;

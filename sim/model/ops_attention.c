@@ -236,11 +236,14 @@ static void add_unfused(const struct mw_sizes *s, const struct heads *h,
     step = add_product(s, h, "scores", h->kv_tokens, h->d, out);
     step->op.save_bytes = x_bytes(s, h->sequences * h->q_tokens, h->q * h->d) +
                           x_bytes(s, h->sequences * h->own_kv, h->kv * h->d);
-    /* Kept: the probabilities; with dropout its output and a mask of bytes. */
+    /* Scale, mask and softmax are one kernel, dropout is one more, with a mask
+     * of bytes. Backward: dropout reads two and writes one, softmax the same.
+     * Kept: the probabilities; with dropout its output and the mask. */
     step = mw_fstep_simple(out, s, MW_OP_SOFTMAX, "softmax",
                            h->q * h->sequences * h->q_tokens, h->kv_tokens,
-                           pairs * (has_mask ? 3 * s->el + 1 : 2 * s->el),
+                           pairs * (has_mask ? 4 * s->el + 1 : 2 * s->el),
                            pairs * (has_mask ? 2 * s->el + 1 : s->el));
+    step->bytes_b = pairs * (has_mask ? 5 * s->el + 1 : 3 * s->el);
     step->core_save_bytes = step->op.save_bytes;
     step->is_core = true;
     step = add_product(s, h, "context", h->v, h->kv_tokens, out);

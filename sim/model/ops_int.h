@@ -26,8 +26,12 @@ struct mw_fstep {
     bool has_w_gather;  /* its input was saved as a shard: W gathers it over
                            TP, w_gather_bytes whole */
     double w_gather_bytes;
-    bool coll_in_w; /* the conjugate belongs to W: no B needs it */
-    bool is_core;   /* attention core: selective recomputation repeats it */
+    double gather_share; /* of MW_OP_COLL: bytes of an all-gather over those of
+                            the reduction; operands are cast before they are
+                            gathered */
+    double cast_out_share; /* of the output's gradient, what this rank casts */
+    bool coll_in_w;        /* the conjugate belongs to W: no B needs it */
+    bool is_core; /* attention core: selective recomputation repeats it */
     double core_save_bytes; /* the part of save_bytes that it then drops (all
                                but q, k, v) */
     bool is_probs_v;        /* of the two unfused products, the second */

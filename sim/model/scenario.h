@@ -21,6 +21,7 @@ struct mw_cluster {
     double oversubscription; /* NICs of a leaf over its links up; 0: 1 */
 };
 
+extern const struct mw_enum mw_scaling_enums[];
 struct mw_workload {
     int64_t seq;
     int64_t global_batch;     /* sequences per step */
@@ -36,6 +37,7 @@ struct mw_workload {
     enum mw_base_dtype base_dtype;
     int64_t doc_tokens; /* packed sequences: tokens of a document, weighted by
                            tokens; 0: a sequence is one document */
+    enum mw_scaling scaling; /* of FP8 operands */
 };
 
 /* Whose features a plan may use (planner/rules.c knows their rules). */
@@ -51,8 +53,8 @@ extern const struct mw_enum mw_framework_enums[];
 const char *mw_framework_name(int framework); /* "megatron-core-0.14" */
 
 struct mw_limits {
-    double memory_bytes;    /* per rank; 0: the device's capacity */
-    double memory_fraction; /* usable part of it, where it is given */
+    double memory_bytes;      /* per rank; 0: the device's capacity */
+    double memory_fraction;   /* usable part of it, where it is given */
     bool has_memory_fraction; /* else what mw_step_usable_bytes says */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp;

@@ -13,7 +13,7 @@ struct mw_raw_workload {
     int64_t seq, global_batch, seed, doc_tokens;
     int dtype, grad_dtype, attention, flops, optimizer;
     bool has_dropout;
-    int lora_rank, lora_targets, base_dtype;
+    int lora_rank, lora_targets, base_dtype, scaling;
     bool has_lora_targets;
 };
 

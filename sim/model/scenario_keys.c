@@ -70,6 +70,11 @@ static const struct mw_enum lora_targets_enums[] = {
     {"all", MW_LORA_ALL}, {"attention", MW_LORA_ATTENTION}, {NULL, 0}};
 static const struct mw_enum base_dtype_enums[] = {
     {"same", MW_BASE_SAME}, {"nf4", MW_BASE_NF4}, {NULL, 0}};
+const struct mw_enum mw_scaling_enums[] = {{"tensor", MW_SCALE_TENSOR},
+                                           {"row", MW_SCALE_ROW},
+                                           {"block", MW_SCALE_BLOCK},
+                                           {"mx", MW_SCALE_MX},
+                                           {NULL, 0}};
 #define W_AT(member) offsetof(struct mw_raw_workload, member)
 /* The row from which on defaults stay out of the hash. */
 #define FIRST_YOUNG_KEY "lora_rank"
@@ -146,6 +151,11 @@ const struct mw_field mw_workload_fields[] = {
      .min = 0,
      .max = 1 << 24,
      .doc = "tokens of a document in packed sequences; 0: not packed"},
+    {.key = "fp8_scaling",
+     .type = MW_F_ENUM,
+     .offset = W_AT(scaling),
+     .enums = mw_scaling_enums,
+     .doc = "what shares a scale of an FP8 operand"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -239,7 +249,8 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .doc_tokens = raw->doc_tokens,
         .lora_rank = raw->lora_rank,
         .lora_targets = (enum mw_lora_targets)raw->lora_targets,
-        .base_dtype = (enum mw_base_dtype)raw->base_dtype};
+        .base_dtype = (enum mw_base_dtype)raw->base_dtype,
+        .scaling = (enum mw_scaling)raw->scaling};
 }
 
 void mw_workload_default(struct mw_workload *workload)

@@ -53,7 +53,8 @@ static enum mw_lane lane_of(enum mw_dim dim)
     return MW_LANE_DP;
 }
 
-/* Part of a layer's collective that the stack hides behind its work. */
+/* Part of a layer's collectives that the stack hides behind the pass's own
+ * work. */
 static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
 {
     switch (lane) {
@@ -103,16 +104,13 @@ struct ring {
     double window_s;
 };
 
-/* Exposed time of an operator's repeats. */
-static double repeats_s(const struct mw_op *op, double each_s, double overlap,
-                        struct ring *ring)
+/* Exposed time of a ring's exchanges. */
+static double ring_exposed_s(const struct mw_op *op, double each_s,
+                             struct ring *ring)
 {
     int n = mw_op_times(op), hidden = n < ring->n_windows ? n : ring->n_windows;
     double exposed_s;
 
-    if (!op->is_ring) {
-        return n * each_s * (1 - overlap);
-    }
     exposed_s =
         hidden * fmax(0, each_s - ring->window_s) + (n - hidden) * each_s;
     ring->window_s = fmax(0, ring->window_s - each_s);
@@ -126,6 +124,19 @@ struct phase_at {
     struct ring ring;
     struct mw_explain *explain;
 };
+
+/*
+ * Collectives of tensor parallelism that a layer's backward products hide from
+ * each other (Megatron-LM, core/tensor_parallel/layers.py): while the weight
+ * gradient is computed, the input gradient is reduced; with sequence
+ * parallelism the saved input is gathered while the input gradient is computed.
+ */
+static bool is_async(const struct mw_op *op)
+{
+    return op->kind == MW_OP_COLL && op->dim == MW_DIM_TP &&
+           (op->pass == MW_PASS_W ||
+            (op->pass == MW_PASS_B && op->coll != MW_ALL_GATHER));
+}
 
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct phase_at *at)
@@ -145,18 +156,22 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
         at->ring = (struct ring){n - 1, cost.time_s};
     }
-    double exposed_s =
-        repeats_s(op, cost.time_s, overlap_of(stack, lane), &at->ring);
+    double shown_s = n * cost.time_s;
 
-    out->s[lane] += exposed_s;
+    if (op->is_ring) {
+        shown_s = ring_exposed_s(op, cost.time_s, &at->ring);
+        out->ring_s += shown_s;
+    } else {
+        out->s[lane] += shown_s;
+        out->async_s += is_async(op) ? shown_s : 0;
+    }
     if (is_coll && p->wires != NULL) {
         struct mw_wire_load load = {op->coll, coll_bytes,
                                     mw_step_op_group(p, op)};
 
-        mw_wires_add(p, &load, n * cost.time_s - exposed_s,
+        mw_wires_add(p, &load, n * cost.time_s - shown_s,
                      p->wires->s[at->unit][at->phase][MW_LANE_COMPUTE]);
-        mw_wires_add(p, &load, exposed_s,
-                     p->wires->s[at->unit][at->phase][lane]);
+        mw_wires_add(p, &load, shown_s, p->wires->s[at->unit][at->phase][lane]);
     }
     if (!is_coll) {
         out->s[lane] += n * stack->op_gap_s;
@@ -273,6 +288,59 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     }
 }
 
+/* A lane's collectives of which `hidden_s` run beside the compute of a phase,
+ * and so on the wires. */
+static void move_behind(struct mw_step_price *p, enum mw_step_unit unit,
+                        enum mw_phase phase, enum mw_lane lane,
+                        enum mw_phase beside, double hidden_s)
+{
+    double *s = &p->cost[unit].phase[phase].s[lane];
+    double part = *s > 0 ? hidden_s / *s : 0;
+
+    *s -= hidden_s;
+    for (int kind = 0; p->wires != NULL && kind < MW_WIRE_KINDS; kind++) {
+        double moved = part * p->wires->s[unit][phase][lane][kind];
+
+        p->wires->s[unit][phase][lane][kind] -= moved;
+        p->wires->s[unit][beside][MW_LANE_COMPUTE][kind] += moved;
+    }
+}
+
+/* Takes off what is hidden: first by the other product of a backward pass,
+ * then by the rest of the pass, which no two collectives use twice. Exchanges
+ * of a ring have had their windows. */
+static void hide(struct mw_step_price *p, enum mw_step_unit unit)
+{
+    const struct mw_stack *stack = &p->ctx->stack;
+    struct mw_phase_cost *cost = p->cost[unit].phase;
+
+    for (int i = 0; i < MW_PHASE_COUNT; i++) {
+        double window_s = cost[i].s[MW_LANE_COMPUTE];
+
+        if (cost[i].async_s > 0) {
+            enum mw_phase other = i == MW_PHASE_B ? MW_PHASE_W : MW_PHASE_B;
+
+            move_behind(p, unit, (enum mw_phase)i, MW_LANE_TP, other,
+                        cost[i].async_s -
+                            mw_step_exposed_s(cost[i].async_s,
+                                              stack->overlap_tp_back,
+                                              cost[other].s[MW_LANE_COMPUTE]));
+        }
+        for (int lane = MW_LANE_TP; lane <= MW_LANE_EP; lane++) {
+            double whole_s = cost[i].s[lane];
+            double hidden_s =
+                whole_s -
+                mw_step_exposed_s(
+                    whole_s, overlap_of(stack, (enum mw_lane)lane), window_s);
+
+            move_behind(p, unit, (enum mw_phase)i, (enum mw_lane)lane,
+                        (enum mw_phase)i, hidden_s);
+            window_s -= hidden_s;
+        }
+        cost[i].s[MW_LANE_CP] += cost[i].ring_s;
+    }
+}
+
 static double blocking_s(const struct mw_phase_cost *c)
 {
     double sum = 0;
@@ -354,31 +422,37 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
     struct mw_explain *node =
         mw_explain_child(explain, unit_names[unit], 0,
                          "sum of its passes for one micro-batch", NULL);
+    struct mw_explain *child[MW_PHASE_COUNT] = {NULL};
     double total_s = 0;
 
     p->cost[unit] = (struct mw_unit_cost){0};
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
         struct mw_phase_cost *out = &p->cost[unit].phase[phase];
-        struct mw_explain *child = NULL;
 
         mw_array_clear(&ops);
         mw_step_unit_ops(p, unit, (enum mw_phase)phase, &ops);
         if (ops.n > 0) {
-            child = mw_explain_child(node, phase_names[phase], 0,
-                                     "sum of operators", NULL);
+            child[phase] = mw_explain_child(
+                node, phase_names[phase], 0,
+                "sum of operators, less what the stack hides", NULL);
         }
-        struct phase_at at = {unit, (enum mw_phase)phase, {0, 0}, child};
+        struct phase_at at = {unit, (enum mw_phase)phase, {0, 0}, child[phase]};
 
         add_ops(p, &ops, &at);
         if (ops.n > 0) { /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }
-        total_s += blocking_s(out);
-        if (child != NULL) {
-            child->value_s = blocking_s(out);
-        }
     }
     mw_array_release(&ops);
+    hide(p, unit);
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        double phase_s = blocking_s(&p->cost[unit].phase[phase]);
+
+        total_s += phase_s;
+        if (child[phase] != NULL) {
+            child[phase]->value_s = phase_s;
+        }
+    }
     add_zero(p, unit, node);
     mw_offload_add(p, unit, node);
     if (node != NULL) {
@@ -450,7 +524,8 @@ void mw_step_price_begin(struct mw_step_price *p,
                  .lora_rank = w->lora_rank,
                  .lora_targets = w->lora_targets,
                  .base_dtype = w->base_dtype,
-                 .doc_tokens = w->doc_tokens},
+                 .doc_tokens = w->doc_tokens,
+                 .scaling = w->scaling},
         /* Mixed precision keeps an fp32 master copy beside the moments; fp32
          * training keeps the moments alone. FP8 and FP4 weights are cast from
          * bf16 copies. */

@@ -58,8 +58,11 @@ struct mw_step_wires {
 struct mw_phase_cost {
     double s[MW_LANE_COUNT];
     double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
-    double host_s;               /* to issue the phase */
-    double flops;                /* performed on this rank */
+    double async_s; /* collectives in it that the other product of a backward
+                       pass may hide */
+    double ring_s;  /* exchanges of a ring, as far as they show */
+    double host_s;  /* to issue the phase */
+    double flops;   /* performed on this rank */
     double counted_flops; /* the same by the workload's convention: the full
                              square of attention, or its causal half */
 };

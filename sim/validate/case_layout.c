@@ -64,6 +64,7 @@ static void take_lora(struct mw_case *c)
 static bool keeps_bf16_gradients(const struct mw_measured *r)
 {
     static const char *const stacks[] = {"megatron-core", "megatron-core-nemo",
+                                         "megatron-core-nemo-graphs",
                                          "internevo", "internevo-fsdp"};
     const char *stack = mw_case_stack_of(r);
     bool keeps = r->method[0] != '\0'; /* fine-tuning */
@@ -72,6 +73,15 @@ static bool keeps_bf16_gradients(const struct mw_measured *r)
         keeps = keeps || strcmp(stack, stacks[i]) == 0;
     }
     return keeps;
+}
+
+/* "fp8-mx", "mxfp8", "float8 rowwise", "fp8-mx/blockwise": the first. */
+static enum mw_scaling scaling_of(const char *dtype)
+{
+    return mw_text_has(dtype, "mx")      ? MW_SCALE_MX
+           : mw_text_has(dtype, "row")   ? MW_SCALE_ROW
+           : mw_text_has(dtype, "block") ? MW_SCALE_BLOCK
+                                         : MW_SCALE_TENSOR;
 }
 
 void mw_case_workload(struct mw_case *c)
@@ -92,6 +102,7 @@ void mw_case_workload(struct mw_case *c)
     w->seq = (int64_t)r->seq;
     w->global_batch = (int64_t)global_batch;
     w->dtype = dtype_of(c);
+    w->scaling = scaling_of(c->row->dtype);
     w->grad_dtype = w->dtype == MW_FP16       ? MW_FP16
                     : keeps_bf16_gradients(r) ? MW_BF16
                                               : MW_FP32;
@@ -190,6 +201,10 @@ static enum mw_recompute recompute_of(struct mw_case *c)
     if (is_megascale(c->row)) {
         mw_case_fill(c, MW_FILL_MEGASCALE);
         return MW_RECOMPUTE_SELECTIVE;
+    }
+    if (mw_case_is_composed(c->row)) {
+        mw_case_fill(c, MW_FILL_COMPOSED);
+        return MW_RECOMPUTE_NONE;
     }
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_RECOMPUTE);

@@ -38,6 +38,16 @@ static double cell_or(struct mw_case *c, double cell, enum mw_fill fill,
     return otherwise;
 }
 
+/* The composed table's program splits 50257 tokens and drops what is over. */
+static int vocab_of(struct mw_case *c)
+{
+    if (mw_case_is_composed(c->row)) {
+        mw_case_fill(c, MW_FILL_COMPOSED);
+        return 50257 / c->layout.tp * c->layout.tp;
+    }
+    return (int)cell_or(c, c->row->vocab, MW_FILL_VOCAB, 51200);
+}
+
 static void from_columns(struct mw_case *c, struct mw_model *m)
 {
     const struct mw_measured *r = c->row;
@@ -56,7 +66,7 @@ static void from_columns(struct mw_case *c, struct mw_model *m)
     m->n_kv_heads = (int)cell_or(c, r->kv_heads, MW_FILL_KV_HEADS, m->n_heads);
     m->head_dim = m->hidden / m->n_heads;
     m->ffn = (int)cell_or(c, r->ffn, MW_FILL_FFN, ffn);
-    m->vocab = (int)cell_or(c, r->vocab, MW_FILL_VOCAB, 51200);
+    m->vocab = vocab_of(c);
     m->max_seq = (int)r->seq;
     if (mw_text_has(r->framework, "nanotron") && m->ffn < 10000) {
         mw_case_fill(c, MW_FILL_TIED);

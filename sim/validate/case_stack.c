@@ -6,6 +6,8 @@
  */
 #include "sim/validate/validate_int.h"
 
+#include "hwdb/profile.h"
+
 #include <string.h>
 
 static bool has_any(const char *text, const char *const *words)
@@ -89,6 +91,29 @@ static const char *internevo_of(const struct mw_measured *r)
                                                    : "internevo";
 }
 
+/* Whole iterations in CUDA graphs and fused grouped products came with NeMo
+ * 26.06 for Blackwell (release notes of Megatron-Bridge 0.5.1). */
+static bool has_graphs(const struct mw_measured *r)
+{
+    static const char name[] = "Megatron-Bridge ";
+    const char *at = strstr(r->framework, name);
+
+    return at != NULL &&
+           mw_profile_version_cmp(at + sizeof name - 1, "26.06") >= 0 &&
+           (mw_text_has(r->gpu, "B200") || mw_text_has(r->gpu, "B300"));
+}
+
+/* NVIDIA's own since 2022, with the asynchronous all-reduce that its forks
+ * switch off (deepspeedai/Megatron-DeepSpeed issue 447). */
+static bool has_async_reduction(const struct mw_measured *r)
+{
+    static const char *const words[] = {"Megatron-LM (2022",
+                                        "Megatron-LM (2023", NULL};
+
+    return is_old_gpu(r) && (has_any(r->framework, words) ||
+                             strcmp(r->framework, "Megatron-LM") == 0);
+}
+
 bool mw_case_is_composed(const struct mw_measured *r)
 {
     return mw_text_has(r->framework, "vTrain") && r->nodes == 1;
@@ -114,6 +139,12 @@ const char *mw_case_stack_of(const struct mw_measured *r)
                  {"megatron-deepspeed", {"DeepSpeed"}},
                  {"megatron-2021", {"Megatron"}}};
 
+    if (has_graphs(r)) {
+        return "megatron-core-nemo-graphs";
+    }
+    if (has_async_reduction(r)) {
+        return "megatron-2021-async";
+    }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (has_any(r->framework, rules[i].words)) {
             bool is_core = strcmp(rules[i].stack, "megatron-2021") == 0 &&

@@ -34,6 +34,11 @@
     X(KV_HEADS, "kv_heads", "as many key-value heads as heads")                \
     X(FFN, "ffn", "4 x hidden, or 8/3 x hidden when gated")                    \
     X(VOCAB, "vocab", "51200, Megatron-LM's padded GPT-2 vocabulary")          \
+    X(COMPOSED, "composed",                                                    \
+      "vTrain's single-node table: 50257 tokens, not padded, and nothing "     \
+      "recomputed, as the program has it that composed the table "             \
+      "(src/config.py and src/predictor.py: no recomputation on the last "     \
+      "stage, and the times per layer are the same on all)")                   \
     X(TP, "tp", "1")                                                           \
     X(PP, "pp", "1")                                                           \
     X(DP, "dp", "GPUs / (tp pp cp)")                                           \
@@ -91,7 +96,8 @@
     X(GPU_VARIANT, "gpu_variant",                                              \
       "memory and bandwidth as the GPU's name says; clock by the cube root "   \
       "of its power over the usual one")                                       \
-    X(SYSTEM, "system", "the DGX of the GPU; NICs and network as the row says")            \
+    X(SYSTEM, "system",                                                        \
+      "the DGX of the GPU; NICs and network as the row says")                  \
     X(GLOBAL_BATCH, "global_batch",                                            \
       "where memory alone was measured: micro-batch x dp x pp")                \
     X(FINETUNE, "finetune",                                                    \

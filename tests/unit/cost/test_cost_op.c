@@ -26,11 +26,15 @@ static struct mw_gpu gpu_of(void)
 
 static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
 {
-    struct mw_cost_ctx ctx = {
-        .gpu = gpu,
-        .insitu_factor = 1,
-        .flash_efficiency = {0.5, 0.25},
-        .stack = {.elementwise = 1, .attention = 1, .grouped = 1}};
+    struct mw_cost_ctx ctx = {.gpu = gpu,
+                              .insitu_factor = 1,
+                              .gemm_unaligned = 1,
+                              .fp8_row_share = 1,
+                              .flash_efficiency = {0.5, 0.25},
+                              .stack = {.elementwise = 1,
+                                        .attention = 1,
+                                        .attention_back = 1,
+                                        .grouped = 1}};
 
     for (int d = 0; d < MW_DTYPE_COUNT; d++) {
         ctx.sustained[d] = 1;
@@ -79,6 +83,41 @@ static void test_clock_and_stack(void **state)
     mw_assert_near(mw_cost_op(&ctx, &add, NULL).time_s, 24e-6, 1e-12, 0);
 }
 
+/* Rows of 50257 elements begin anywhere: half the rate, whichever pass has them
+ * where; 50256 of bf16 are 6282 times 16 bytes. A scale for a row of FP8 takes
+ * a fifth off. */
+static void test_alignment_and_scaling(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op f = gemm(4096, 50257, 4096), b = gemm(4096, 4096, 50257);
+    struct mw_op w = gemm(50257, 4096, 4096), good = gemm(4096, 50256, 4096);
+
+    (void)state;
+    ctx.gemm_unaligned = 0.5;
+    ctx.fp8_row_share = 0.8;
+    b.pass = MW_PASS_B;
+    w.pass = MW_PASS_W;
+    double odd_s = 2.0 * 4096 * 4096 * 50257 / 40e12;
+    mw_assert_near(mw_cost_op(&ctx, &f, NULL).time_s, odd_s, 1e-12, 0);
+    mw_assert_near(mw_cost_op(&ctx, &b, NULL).time_s, odd_s, 1e-12, 0);
+    mw_assert_near(mw_cost_op(&ctx, &w, NULL).time_s, odd_s, 1e-12, 0);
+    w.pass = MW_PASS_F; /* many rows, all of 4096 */
+    mw_assert_near(mw_cost_op(&ctx, &w, NULL).time_s, odd_s / 2, 1e-12, 0);
+    double good_s = mw_cost_op(&ctx, &good, NULL).time_s;
+    mw_assert_near(good_s, good.flops / 80e12, 1e-12, 0);
+    good.dtype = MW_FP8; /* 16 elements to 16 bytes: 50256 = 16 x 3141 */
+    good.scaling = MW_SCALE_ROW;
+    mw_assert_near(mw_cost_op(&ctx, &good, NULL).time_s, good_s / 0.8, 1e-12,
+                   0);
+    /* 1e6 elements at 4 bytes of traffic, 500 GB/s: 8 us more. */
+    good.scaling = MW_SCALE_MX;
+    good.cast_elements = 1e6;
+    ctx.fp8_bytes[MW_SCALE_MX] = 4;
+    mw_assert_near(mw_cost_op(&ctx, &good, NULL).time_s, good_s + 8e-6, 1e-12,
+                   0);
+}
+
 /* sqrt(2 ln 8) = 2.0393; one rank waits for nobody. */
 static void test_stragglers(void **state)
 {
@@ -106,8 +145,11 @@ static void test_stacks_of_the_database(void **state)
     for (size_t i = 0; mw_stack_name(i) != NULL; i++) {
         assert_int_equal(mw_cost_ctx_set_stack(&ctx, mw_stack_name(i), &err),
                          MW_OK);
-        assert_true(ctx.stack.host_op_s > 0 && ctx.stack.host_op_s < 1e-3);
-        assert_true(ctx.stack.elementwise >= 1 && ctx.stack.overlap_tp >= 0);
+        assert_true(ctx.stack.has_graphs == !(ctx.stack.host_op_s > 0));
+        assert_true(ctx.stack.host_op_s < 1e-3);
+        assert_true(ctx.stack.elementwise > 0.8 && ctx.stack.overlap_tp >= 0);
+        assert_true(ctx.stack.overlap_tp_back >= 0 &&
+                    ctx.stack.overlap_tp_back < 1);
         assert_true(strlen(mw_stack_text(i)) >= 8);
     }
     assert_int_equal(mw_cost_ctx_set_stack(&ctx, "Megatron-Core", &err), MW_OK);
@@ -378,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_and_stack),
         cmocka_unit_test(test_stragglers),
+        cmocka_unit_test(test_alignment_and_scaling),
         cmocka_unit_test(test_stacks_of_the_database),
         cmocka_unit_test(test_roofline_by_hand),
         cmocka_unit_test(test_attention_takes_its_share),

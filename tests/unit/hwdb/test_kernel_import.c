@@ -241,7 +241,7 @@ static void check_thinned(const struct world *w,
         struct mw_kernel_shape shape = {(double)s[i].m, (double)s[i].n,
                                         (double)s[i].k, 1};
         double base_s =
-            mw_kernel_base_s(&rates, mw_kernel_flops("gemm", &shape),
+            mw_kernel_base_s(&rates, &shape, mw_kernel_flops("gemm", &shape),
                              mw_kernel_bytes("gemm", s->dtype, &shape));
         if (set->is_kept[i]) {
             kept[t.n].log_ratio = log(s[i].time_s / base_s);

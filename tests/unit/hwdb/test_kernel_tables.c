@@ -52,7 +52,7 @@ static struct mw_kernel_rates rates_of(const struct mw_hwdb *db,
                                        const char *pass, const char *dtype)
 {
     struct mw_err err = {0};
-    struct mw_kernel_rates r = {0, 0, 0};
+    struct mw_kernel_rates r = {0, 0, 0, 0};
     const struct mw_gpu *gpu;
     if (mw_hwdb_gpu(db, device, &gpu, &err) != MW_OK ||
         mw_hwdb_kernel_rates(db, gpu, op, pass, dtype, &r, &err) != MW_OK) {
@@ -104,6 +104,28 @@ static void test_work_of_a_kernel(void **state)
     assert_true(mw_kernel_bytes("add", "fp32", &rows) == 2400);
 }
 
+/* A product whose tiles fill a wave, one with a tile more, a batch of the
+ * first; and Hopper, which shares out its tiles. */
+static void test_waves(void **state)
+{
+    struct mw_kernel_rates a = rates_of(*state, "a100", "gemm", "F", "bf16");
+    struct mw_kernel_rates h = rates_of(*state, "h100", "gemm", "F", "bf16");
+    struct mw_kernel_rates f =
+        rates_of(*state, "a100", "attention", "F", "bf16");
+    struct mw_kernel_shape full = {256 * 108, 128, 4096, 1};
+    struct mw_kernel_shape more = {256 * 109, 128, 4096, 1};
+    struct mw_kernel_shape batch = {256, 128, 4096, 108};
+
+    assert_true(mw_near(mw_kernel_waves(&a, &full), 1, 1e-12, 0));
+    assert_true(mw_near(mw_kernel_waves(&a, &batch), 1, 1e-12, 0));
+    /* 436 tiles of 128 x 64 are 5 waves; 256 x 128 would be 2 of 1.98. */
+    assert_true(mw_near(mw_kernel_waves(&a, &more),
+                        5 * 108 * 128 * 64 / 0.85 / (256 * 109 * 128), 1e-12,
+                        0));
+    assert_true(mw_near(mw_kernel_waves(&h, &more), 1, 0, 0));
+    assert_true(mw_near(mw_kernel_waves(&f, &more), 1, 0, 0));
+}
+
 static void test_rates(void **state)
 {
     const struct mw_gpu *a100;
@@ -114,7 +136,9 @@ static void test_rates(void **state)
         mw_near(r.flops_per_s, 312e12 * a100->gemm_efficiency[2], 1e-12, 0));
     assert_true(
         mw_near(r.bytes_per_s, 2039e9 * a100->mem_efficiency, 1e-12, 0));
-    assert_true(mw_near(mw_kernel_base_s(&r, 312e12, 2039e9),
+    /* 108 tiles of 256 x 128 for 108 SMs */
+    const struct mw_kernel_shape wave = {256 * 108, 128, 4096, 1};
+    assert_true(mw_near(mw_kernel_base_s(&r, &wave, 312e12, 2039e9),
                         1 / a100->gemm_efficiency[2] +
                             1 / a100->mem_efficiency + r.floor_s,
                         1e-12, 0));
@@ -518,6 +542,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_work_of_a_kernel),
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_waves),
         cmocka_unit_test(test_ratio_by_hand),
         cmocka_unit_test(test_only_the_four_nearest_count),
         cmocka_unit_test(test_place),

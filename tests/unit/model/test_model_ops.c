@@ -485,10 +485,81 @@ static void test_tp_scales(void **state)
     }
 }
 
+/* FP8 with sequence parallelism over 4: operands are cast by the rank that made
+ * them and gathered narrow, sums are reduced in bf16. gpt3-175b, 2048 tokens:
+ * 512 of a rank, 12288 wide; the head stays in bf16. */
+static void test_narrow_operands(void **state)
+{
+    const double x = 2048.0 * 12288, own = 512.0 * 12288;
+    struct fixture f;
+    const struct mw_ops *ops;
+
+    (void)state;
+    set_up(&f, "gpt3-175b");
+    f.l.tp = 4;
+    f.l.sp = true;
+    f.work.dtype = MW_FP8;
+    f.work.scaling = MW_SCALE_MX;
+    ops = layer(&f, 0, MW_PASS_F);
+    mw_assert_near(find_coll(ops, MW_DIM_TP, MW_ALL_GATHER)->coll_bytes, x, 0,
+                   0);
+    mw_assert_near(find_coll(ops, MW_DIM_TP, MW_REDUCE_SCATTER)->coll_bytes,
+                   2 * x, 0, 0);
+    mw_assert_near(find(ops, "qkv")->cast_elements, own, 0, 0);
+    mw_assert_near(find(ops, "proj")->cast_elements, own, 0, 0); /* x / tp */
+    assert_int_equal(find(ops, "qkv")->scaling, MW_SCALE_MX);
+    ops = layer(&f, 0, MW_PASS_B);
+    mw_assert_near(find_coll(ops, MW_DIM_TP, MW_ALL_GATHER)->coll_bytes, x, 0,
+                   0);
+    mw_assert_near(find(ops, "fc2")->cast_elements, own, 0, 0);
+    mw_assert_near(find(ops, "fc1")->cast_elements, 2048.0 * 12288, 0, 0);
+    ops = layer(&f, 0, MW_PASS_W);
+    mw_assert_near(find_coll(ops, MW_DIM_TP, MW_ALL_GATHER)->coll_bytes, x, 0,
+                   0);
+    mw_assert_near(find(ops, "fc1")->cast_elements, 0, 0, 0);
+    mw_array_clear(&f.ops);
+    mw_head_ops(&f.work, MW_PASS_F, &f.ops);
+    assert_int_equal(find(&f.ops, "head")->dtype, MW_BF16);
+    mw_array_release(&f.ops);
+}
+
+/* Kernels of the time of dropout, fp16: per pair of tokens 4 bytes of softmax
+ * and 5 of dropout forward, 6 and 5 backward; per logit 38 and 14; a weight
+ * gradient is written and read once more than where it is fused. */
+static void test_eager_kernels(void **state)
+{
+    const double pairs = 96.0 * 2048 * 2048;
+    struct fixture f;
+    double logits, fused, eager;
+
+    (void)state;
+    set_up(&f, "gpt3-175b");
+    f.work.dtype = f.work.grad_dtype = MW_FP16;
+    fused = find(layer(&f, 0, MW_PASS_W), "fc1")->bytes;
+    f.work.is_flash = false;
+    f.work.has_dropout = true;
+    eager = find(layer(&f, 0, MW_PASS_W), "fc1")->bytes;
+    mw_assert_near(eager - fused, 4.0 * 12288 * 49152, 1e-12, 0);
+    mw_assert_near(find(layer(&f, 0, MW_PASS_F), "softmax")->bytes, 9 * pairs,
+                   0, 0);
+    mw_assert_near(find(layer(&f, 0, MW_PASS_B), "softmax")->bytes, 11 * pairs,
+                   0, 0);
+    logits = 2048.0 * f.m.vocab;
+    mw_array_clear(&f.ops);
+    mw_head_ops(&f.work, MW_PASS_F, &f.ops);
+    mw_assert_near(find(&f.ops, "loss")->bytes, 38 * logits, 0, 0);
+    mw_array_clear(&f.ops);
+    mw_head_ops(&f.work, MW_PASS_B, &f.ops);
+    mw_assert_near(find(&f.ops, "loss")->bytes, 14 * logits, 0, 0);
+    mw_array_release(&f.ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_narrow_operands),
+        cmocka_unit_test(test_eager_kernels),
         cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_sequence_parallel),
         cmocka_unit_test(test_sp_alone),

@@ -12,8 +12,11 @@
 
 static void quiet(struct mw_cost_ctx *ctx)
 {
-    ctx->stack = (struct mw_stack){
-        .name = "t", .elementwise = 1, .attention = 1, .grouped = 1};
+    ctx->stack = (struct mw_stack){.name = "t",
+                                   .elementwise = 1,
+                                   .attention = 1,
+                                   .attention_back = 1,
+                                   .grouped = 1};
 }
 
 /* Host 1, 2, 3, 4 s for F, R, B, W; device 2, 1, 1, 1: F is device-bound, the
@@ -110,6 +113,42 @@ static void test_host_is_the_floor(void **state)
     assert_true(n_ops > 16 * 20); /* at least 20 a layer */
     mw_assert_near(slower - slow, 8 * n_ops * 1e-3, 1e-9, 0);
     assert_true(host_s > 0.5 * slow && slow > 10 * device);
+    end(&w);
+}
+
+/* Tensor parallelism of 8. What the weight gradient hides of the backward
+ * all-reduces is no more than it takes; a share of 0.8 of all collectives is
+ * hidden by the rest of the pass, as far as that lasts. */
+static void test_tensor_parallel_hides(void **state)
+{
+    struct world w;
+    struct mw_step_price open, async, all;
+
+    (void)state;
+    begin(&w, 1);
+    w.l.tp = 8;
+    mw_step_price_begin(&open, &w.s, &w.l, &w.ctx);
+    mw_step_price_units(&open, NULL);
+    w.ctx.stack.overlap_tp_back = 1;
+    mw_step_price_begin(&async, &w.s, &w.l, &w.ctx);
+    mw_step_price_units(&async, NULL);
+    w.ctx.stack.overlap_tp_back = 0;
+    w.ctx.stack.overlap_tp = 0.8;
+    mw_step_price_begin(&all, &w.s, &w.l, &w.ctx);
+    mw_step_price_units(&all, NULL);
+    for (int i = 0; i < MW_PHASE_COUNT; i++) {
+        const struct mw_phase_cost *c = &open.cost[MW_UNIT_DENSE].phase[i];
+        double tp_s = c->s[MW_LANE_TP], work_s = c->s[MW_LANE_COMPUTE];
+        double weight_s =
+            open.cost[MW_UNIT_DENSE].phase[MW_PHASE_W].s[MW_LANE_COMPUTE];
+
+        mw_assert_near(async.cost[MW_UNIT_DENSE].phase[i].s[MW_LANE_TP],
+                       i == MW_PHASE_B ? fmax(0, tp_s - weight_s) : tp_s, 1e-12,
+                       1e-15);
+        mw_assert_near(all.cost[MW_UNIT_DENSE].phase[i].s[MW_LANE_TP],
+                       fmax(0.2 * tp_s, tp_s - 0.8 * work_s), 1e-12, 1e-15);
+        assert_true(i == MW_PHASE_R || i == MW_PHASE_W || tp_s > 0);
+    }
     end(&w);
 }
 
@@ -228,6 +267,7 @@ int main(void)
         cmocka_unit_test(test_host_wait),
         cmocka_unit_test(test_exposed),
         cmocka_unit_test(test_host_is_the_floor),
+        cmocka_unit_test(test_tensor_parallel_hides),
         cmocka_unit_test(test_reduction_hides),
         cmocka_unit_test(test_stragglers_slow_the_work),
         cmocka_unit_test(test_prediction_modules),

@@ -99,6 +99,10 @@ static void test_composed_cells(void **state)
     assert_null(v.rows.v[1].skipped);
     assert_non_null(v.rows.v[2].skipped);
     assert_string_equal(v.rows.v[0].cell, v.rows.v[1].cell);
+    /* Nothing recomputed, 50257 tokens. */
+    assert_non_null(strstr(v.rows.v[1].layout, " none"));
+    assert_true((v.rows.v[1].fills >> MW_FILL_COMPOSED & 1) != 0);
+    assert_int_equal(v.rows.v[1].state->scenario.model.vocab, 50257);
     mw_validate_release(&v);
 }
 
@@ -180,7 +184,15 @@ static void test_stack_by_framework(void **state)
         {"Paxml (dgxc v24.11.1)", "H100", "", "jax-paxml", ""},
         {"Megatron-LM 23e00ed096 + TE 2.11, overlap OFF", "B200", "",
          "megatron-core-serial", ""},
-        {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021", ""},
+        {"Megatron-LM", "A100-SXM4-80GB", "", "megatron-2021-async", ""},
+        {"Megatron-LM (2022-05)", "A100", "", "megatron-2021-async", ""},
+        {"Megatron-LM 2.x", "A100", "", "megatron-2021", ""},
+        {"Megatron-Bridge 26.06 NeMo Container", "GB200", "",
+         "megatron-core-nemo-graphs", ""},
+        {"Megatron-Bridge 26.04.01 NeMo Container", "GB200", "",
+         "megatron-core-nemo", ""},
+        {"Megatron-Bridge 26.06 NeMo Container", "H100", "",
+         "megatron-core-nemo", ""},
         {"Megatron-LM", "H100-SXM5-80GB", "", "megatron-core", ""},
         {"Megatron-DeepSpeed (BigScience)", "A100", "", "megatron-deepspeed",
          "fp16"},
@@ -247,7 +259,7 @@ static void test_again(void **state)
     double first = mw_validate_again(&v, 0);
     mw_assert_near(first, v.rows.v[0].predicted_s, 0.01, 0);
     assert_int_equal(
-        mw_hwdb_constant(*state, "sustained_clock.ampere", &clock, NULL),
+        mw_hwdb_constant(*state, "sustained_clock.ampere.fp16", &clock, NULL),
         MW_OK);
     double kept = clock->value;
     ((struct mw_constant *)clock)->value = kept / 2;
