@@ -211,7 +211,7 @@ static void call_optimizer(struct mw_bench *b, const struct mw_op *op)
         .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .step = 10};
     size_t n = (size_t)op->m, at = (size_t)b->n_state;
     float *g = b->state + at;
-    b->dev->ops->adamw(b->dev, &h, b->state, g, b->state + 2 * at,
+    b->dev->ops->adamw(b->dev, &h, b->state, NULL, g, b->state + 2 * at,
                        b->state + 3 * at, n);
     b->dev->ops->zero(b->dev, g, n * sizeof *g);
 }

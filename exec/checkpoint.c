@@ -166,22 +166,76 @@ static enum mw_status move_runs(const struct file *f, const struct mw_slice *s,
     return MW_OK;
 }
 
-/* The buffers of a rank on the host. */
+/* The buffers of a rank on the host, as float32. */
 struct mirror {
     float *v[TENSORS];
-    size_t n[TENSORS];
 };
 
-static void mirror_make(const struct mw_exec *ex, struct mirror *m)
+/* Owned parts of the masters, where there are any, into or out of a mirror of
+ * the weights. */
+static void move_masters(struct mw_exec *ex, float *weights, bool is_reading)
 {
-    float *const device[TENSORS] = {ex->w, ex->m, ex->v};
-    for (int t = 0; t < TENSORS; t++) {
-        m->n[t] = mw_buffer_size(ex, t == TENSOR_WEIGHT ? MW_BUFFER_WEIGHT
-                                                        : MW_BUFFER_STATE);
-        m->v[t] = mw_calloc(m->n[t], sizeof(float));
-        ex->dev->ops->to_host(ex->dev, m->v[t], device[t],
-                              m->n[t] * sizeof(float));
+    float *masters = mw_calloc(ex->states.n, sizeof *masters);
+    if (!is_reading) {
+        mw_states_read(ex, MW_STATE_MASTER, masters);
     }
+    for (size_t i = 0; i < ex->shards.units.n; i++) {
+        if (ex->shards.units.v[i].is_frozen) {
+            continue;
+        }
+        struct mw_range r = mw_unit_owned(ex, (int)i);
+        size_t at = mw_stored_at(ex, MW_BUFFER_STATE, &r);
+        float *w = weights + mw_stored_at(ex, MW_BUFFER_WEIGHT, &r);
+        if (is_reading) {
+            mw_states_write(ex, MW_STATE_MASTER, at, w, r.n);
+        } else {
+            memcpy(w, masters + at, r.n * sizeof *w);
+        }
+    }
+    mw_free(masters);
+}
+
+static void read_weights(struct mw_exec *ex, float *dst, size_t n)
+{
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    if (ex->elem == MW_ELEM_F32) {
+        ops->to_host(ex->dev, dst, ex->w, n * sizeof *dst);
+        return;
+    }
+    uint16_t *v = mw_calloc(n, sizeof *v);
+    ops->to_host(ex->dev, v, ex->w, n * sizeof *v);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)v[i] << 16;
+        memcpy(&dst[i], &bits, sizeof bits);
+    }
+    mw_free(v);
+    move_masters(ex, dst, false);
+}
+
+static void mirror_make(struct mw_exec *ex, struct mirror *m)
+{
+    size_t n = mw_buffer_size(ex, MW_BUFFER_WEIGHT);
+    m->v[TENSOR_WEIGHT] = mw_calloc(n, sizeof(float));
+    m->v[TENSOR_M] = mw_calloc(ex->states.n, sizeof(float));
+    m->v[TENSOR_V] = mw_calloc(ex->states.n, sizeof(float));
+    read_weights(ex, m->v[TENSOR_WEIGHT], n);
+    mw_states_read(ex, MW_STATE_M, m->v[TENSOR_M]);
+    mw_states_read(ex, MW_STATE_V, m->v[TENSOR_V]);
+}
+
+/* Back to the device; of a base the weights alone. */
+static void mirror_put(struct mw_exec *ex, const struct mirror *m, bool is_base)
+{
+    mw_weights_up(ex, ex->w, m->v[TENSOR_WEIGHT],
+                  mw_buffer_size(ex, MW_BUFFER_WEIGHT));
+    if (is_base) {
+        return;
+    }
+    if (ex->elem != MW_ELEM_F32) {
+        move_masters(ex, m->v[TENSOR_WEIGHT], true);
+    }
+    mw_states_write(ex, MW_STATE_M, 0, m->v[TENSOR_M], ex->states.n);
+    mw_states_write(ex, MW_STATE_V, 0, m->v[TENSOR_V], ex->states.n);
 }
 
 static void mirror_free(struct mirror *m)
@@ -261,7 +315,7 @@ enum mw_status mw_checkpoint_begin(const struct mw_exec *ex, const char *path,
     return st;
 }
 
-enum mw_status mw_checkpoint_write(const struct mw_exec *ex, const char *path,
+enum mw_status mw_checkpoint_write(struct mw_exec *ex, const char *path,
                                    struct mw_err *err)
 {
     char *part = part_name(path);
@@ -429,16 +483,11 @@ enum mw_status mw_checkpoint_check(const struct mw_exec *ex, const char *path,
 
 static enum mw_status read_tensors(struct mw_exec *ex, const struct file *f)
 {
-    float *const device[TENSORS] = {ex->w, ex->m, ex->v};
     struct mirror m;
     mirror_make(ex, &m);
     enum mw_status st = move_all(ex, f, &m);
-    for (int t = 0; t < TENSORS && st == MW_OK; t++) {
-        if (!has_tensor(f, (enum tensor)t)) {
-            continue;
-        }
-        ex->dev->ops->to_device(ex->dev, device[t], m.v[t],
-                                m.n[t] * sizeof(float));
+    if (st == MW_OK) {
+        mirror_put(ex, &m, f->content.is_base);
     }
     mirror_free(&m);
     return st;

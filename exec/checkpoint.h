@@ -25,7 +25,7 @@
  */
 enum mw_status mw_checkpoint_begin(const struct mw_exec *ex, const char *path,
                                    struct mw_err *err);
-enum mw_status mw_checkpoint_write(const struct mw_exec *ex, const char *path,
+enum mw_status mw_checkpoint_write(struct mw_exec *ex, const char *path,
                                    struct mw_err *err);
 enum mw_status mw_checkpoint_finish(const struct mw_exec *ex, const char *path,
                                     struct mw_err *err);

@@ -32,6 +32,8 @@ struct mw_dev {
     size_t elem_bytes; /* of an activation element */
     size_t used_bytes; /* allocated now */
     size_t peak_bytes; /* and at most */
+    size_t host_bytes; /* of them apart: in the host's memory, for the device */
+    size_t host_peak_bytes;
     struct mw_slow slow;
 };
 
@@ -82,7 +84,7 @@ struct mw_dev_vocab {
 };
 
 struct mw_dev_xent {
-    const void *logits; /* [rows][n_local] */
+    const float *logits; /* [rows][n_local] */
     float *max, *sum, *target;
     const int32_t *label;
     int rows, first, n_local;
@@ -133,6 +135,10 @@ struct mw_dev_ops {
     /* Zeroed memory of the device; counted in used_bytes. */
     void *(*alloc)(struct mw_dev *dev, size_t bytes);
     void (*free)(struct mw_dev *dev, void *p, size_t bytes);
+    /* The same of the host, pinned where a device copies from it; counted in
+     * host_bytes. */
+    void *(*alloc_host)(struct mw_dev *dev, size_t bytes);
+    void (*free_host)(struct mw_dev *dev, void *p, size_t bytes);
     void (*zero)(struct mw_dev *dev, void *p, size_t bytes);
     void (*copy)(struct mw_dev *dev, void *dst, const void *src, size_t bytes);
     /* n rows of `bytes`. */
@@ -150,6 +156,9 @@ struct mw_dev_ops {
 
     void (*linear_fwd)(struct mw_dev *dev, void *y, const void *x,
                        const void *w, const void *bias, int m, int n, int k);
+    /* The same with a float32 y and no bias. */
+    void (*linear_fwd_wide)(struct mw_dev *dev, float *y, const void *x,
+                            const void *w, int m, int n, int k);
     void (*linear_bwd_input)(struct mw_dev *dev, void *dx, const void *dy,
                              const void *w, int m, int n, int k);
     void (*linear_bwd_weight)(struct mw_dev *dev, float *dw, float *db,
@@ -200,7 +209,7 @@ struct mw_dev_ops {
     void (*xent_sum)(struct mw_dev *dev, const struct mw_dev_xent *a);
     /* Sum of the losses of the rows; waits for the device. */
     double (*xent_loss)(struct mw_dev *dev, const struct mw_dev_xent *a);
-    /* May overwrite the logits. */
+    /* May overwrite the logits where elements are float32. */
     void (*xent_bwd)(struct mw_dev *dev, const struct mw_dev_xent *a,
                      void *dlogits, float scale);
     /* dst += src, n rows of `width` elements. */
@@ -210,19 +219,25 @@ struct mw_dev_ops {
     void (*add)(struct mw_dev *dev, void *y, const void *x, const void *bias,
                 const void *residual, int rows, int width);
     void (*accumulate)(struct mw_dev *dev, float *y, const float *x, size_t n);
+    /* copy, where not NULL, receives the new weights in the device's type. */
     void (*adamw)(struct mw_dev *dev, const struct mw_dev_adamw *h, float *w,
-                  const float *g, float *m, float *v, size_t n);
+                  void *copy, const float *g, float *m, float *v, size_t n);
     const struct mw_dev_expert_ops *experts; /* NULL: it has none */
 };
 
 extern const struct mw_dev_ops mw_dev_host;
 
+/* AdamW on memory of the host, by the calling thread. */
+void mw_adamw_host(const struct mw_dev_adamw *h, float *w, const float *g,
+                   float *m, float *v, size_t n);
+
 /*
- * The table of a backend by name. "cuda" looks for the module mw_cuda.so
+ * The table of a backend by name, for elements of `dtype` (MW_FP32, or MW_BF16
+ * on cuda). "cuda" looks for the module mw_cuda.so
  * beside the program and in the library folder; MW_EMISSING says what lacks.
  */
-enum mw_status mw_dev_find(const char *backend, const struct mw_dev_ops **out,
-                           struct mw_err *err);
+enum mw_status mw_dev_find(const char *backend, enum mw_dtype dtype,
+                           const struct mw_dev_ops **out, struct mw_err *err);
 
 /* Element `n` of an activation or weight buffer. */
 static inline void *mw_dev_at(const struct mw_dev *dev, const void *p, size_t n)

@@ -1,9 +1,10 @@
 /*
  * Which device table a backend's name stands for, and the slow-down option.
  *
- * The CUDA backend is a module: mw_cuda.so with one exported symbol,
- * `mw_dev_cuda`, loaded when asked for, so that meshwright-exec itself needs
- * neither driver nor libraries (UCC loads its CUDA components in this way).
+ * The CUDA backend is a module: mw_cuda.so exports `mw_dev_cuda` (float32) and
+ * `mw_dev_cuda_bf16`; it is loaded when asked for, so that meshwright-exec
+ * itself needs neither driver nor libraries (UCC loads its CUDA components in
+ * this way).
  */
 #include "exec/dev.h"
 
@@ -13,9 +14,11 @@
 #include <dlfcn.h>
 #include <string.h>
 
-static enum mw_status find_cuda(const struct mw_dev_ops **out,
+static enum mw_status find_cuda(enum mw_dtype dtype,
+                                const struct mw_dev_ops **out,
                                 struct mw_err *err)
 {
+    const char *symbol = dtype == MW_BF16 ? "mw_dev_cuda_bf16" : "mw_dev_cuda";
     void *module = dlopen("mw_cuda.so", RTLD_NOW | RTLD_LOCAL);
     if (!module) {
         return mw_fail(err, MW_EMISSING,
@@ -23,26 +26,27 @@ static enum mw_status find_cuda(const struct mw_dev_ops **out,
                        "--backend host runs without a GPU",
                        dlerror());
     }
-    const struct mw_dev_ops *ops = dlsym(module, "mw_dev_cuda");
+    const struct mw_dev_ops *ops = dlsym(module, symbol);
     if (!ops) {
         dlclose(module);
         return mw_fail(err, MW_EMISSING,
                        "the cuda backend is not available: mw_cuda.so has no "
-                       "mw_dev_cuda");
+                       "%s",
+                       symbol);
     }
     *out = ops;
     return MW_OK;
 }
 
-enum mw_status mw_dev_find(const char *backend, const struct mw_dev_ops **out,
-                           struct mw_err *err)
+enum mw_status mw_dev_find(const char *backend, enum mw_dtype dtype,
+                           const struct mw_dev_ops **out, struct mw_err *err)
 {
     if (strcmp(backend, "host") == 0) {
         *out = &mw_dev_host;
         return MW_OK;
     }
     if (strcmp(backend, "cuda") == 0) {
-        return find_cuda(out, err);
+        return find_cuda(dtype, out, err);
     }
     return mw_fail(err, MW_EUSAGE, "unknown backend '%s'; host or cuda",
                    backend);

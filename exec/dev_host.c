@@ -68,6 +68,21 @@ static void host_free(struct mw_dev *dev, void *p, size_t bytes)
     mw_free(p);
 }
 
+static void *host_alloc_host(struct mw_dev *dev, size_t bytes)
+{
+    dev->host_bytes += bytes;
+    if (dev->host_bytes > dev->host_peak_bytes) {
+        dev->host_peak_bytes = dev->host_bytes;
+    }
+    return mw_calloc(bytes ? bytes : 1, 1);
+}
+
+static void host_free_host(struct mw_dev *dev, void *p, size_t bytes)
+{
+    dev->host_bytes -= bytes;
+    mw_free(p);
+}
+
 static void host_zero(struct mw_dev *dev, void *p, size_t bytes)
 {
     (void)dev;
@@ -112,6 +127,12 @@ static void host_linear_fwd(struct mw_dev *dev, void *y, const void *x,
     int64_t t = slow_begin(dev, MW_OP_GEMM);
     mw_k_linear_fwd(y, x, w, bias, m, n, k);
     slow_end(dev, MW_OP_GEMM, t);
+}
+
+static void host_linear_fwd_wide(struct mw_dev *dev, float *y, const void *x,
+                                 const void *w, int m, int n, int k)
+{
+    host_linear_fwd(dev, y, x, w, NULL, m, n, k);
 }
 
 static void host_linear_bwd_input(struct mw_dev *dev, void *dx, const void *dy,
@@ -394,10 +415,9 @@ static void host_accumulate(struct mw_dev *dev, float *y, const float *x,
     slow_end(dev, MW_OP_ADD, t);
 }
 
-static void host_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
-                       float *w, const float *g, float *m, float *v, size_t n)
+void mw_adamw_host(const struct mw_dev_adamw *h, float *w, const float *g,
+                   float *m, float *v, size_t n)
 {
-    int64_t t = slow_begin(dev, MW_OP_OPTIMIZER);
     double c1 = 1.0 - pow((double)h->beta1, h->step);
     double c2 = 1.0 - pow((double)h->beta2, h->step);
     const struct mw_k_adamw k = {.lr = h->lr,
@@ -408,6 +428,16 @@ static void host_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
                                  .correct1 = (float)c1,
                                  .correct2 = (float)c2};
     mw_k_adamw(&k, w, g, m, v, n);
+}
+
+/* Elements are float32: there is nothing to copy. */
+static void host_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
+                       float *w, void *copy, const float *g, float *m, float *v,
+                       size_t n)
+{
+    int64_t t = slow_begin(dev, MW_OP_OPTIMIZER);
+    (void)copy;
+    mw_adamw_host(h, w, g, m, v, n);
     slow_end(dev, MW_OP_OPTIMIZER, t);
 }
 
@@ -417,6 +447,8 @@ const struct mw_dev_ops mw_dev_host = {
     .close = host_close,
     .alloc = host_alloc,
     .free = host_free,
+    .alloc_host = host_alloc_host,
+    .free_host = host_free_host,
     .zero = host_zero,
     .copy = host_copy,
     .copy_rows = host_copy_rows,
@@ -425,6 +457,7 @@ const struct mw_dev_ops mw_dev_host = {
     .sync = host_sync,
     .busy_ns = host_busy_ns,
     .linear_fwd = host_linear_fwd,
+    .linear_fwd_wide = host_linear_fwd_wide,
     .linear_bwd_input = host_linear_bwd_input,
     .linear_bwd_weight = host_linear_bwd_weight,
     .bias_bwd = host_bias_bwd,

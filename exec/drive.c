@@ -95,22 +95,39 @@ static enum mw_status load(struct drive *d)
                             c->gpus_per_node, d->err);
 }
 
-/* Messages go between the stages of one (tp, dp) pair. */
+/* Messages go between the stages that have all other coordinates in common, and
+ * between neighbours in a ring of context parallelism. */
+static int peers_of(const struct mw_layout *l, int rank, int *peers)
+{
+    const struct mw_coord own = mw_layout_coord(l, rank);
+    int n = 0;
+    for (int i = 0; i < l->pp; i++) {
+        struct mw_coord at = own;
+        at.pp = i;
+        if (i != own.pp) {
+            peers[n++] = mw_layout_rank(l, at);
+        }
+    }
+    for (int i = 0; i < l->cp && l->cp_form == MW_CP_RING; i++) {
+        struct mw_coord at = own;
+        int ahead = (i - own.cp + l->cp) % l->cp;
+        at.cp = i;
+        if (ahead == 1 || (ahead > 1 && ahead == l->cp - 1)) {
+            peers[n++] = mw_layout_rank(l, at);
+        }
+    }
+    return n;
+}
+
 static enum mw_status open_comm(struct drive *d)
 {
     const struct mw_layout *l = &d->plan.layout;
-    struct mw_coord at = mw_layout_coord(l, d->world->rank);
-    int own = at.pp, n = 0;
     if (!d->dev_ops->wrap_comm) {
         d->comm = d->world;
         return MW_OK;
     }
-    int *peers = mw_calloc((size_t)l->pp, sizeof *peers);
-    for (at.pp = 0; at.pp < l->pp; at.pp++) {
-        if (at.pp != own) {
-            peers[n++] = mw_layout_rank(l, at);
-        }
-    }
+    int *peers = mw_calloc((size_t)(l->pp + l->cp), sizeof *peers);
+    int n = peers_of(l, d->world->rank, peers);
     enum mw_status st =
         d->dev_ops->wrap_comm(d->dev, d->world, peers, n, &d->comm, d->err);
     mw_free(peers);
@@ -131,7 +148,8 @@ static void open_beat(struct drive *d)
 /* Apart from what follows, which is collective: a rank may lack its device. */
 static enum mw_status open_device(struct drive *d)
 {
-    MW_TRY(mw_dev_find(d->opts->backend, &d->dev_ops, d->err));
+    MW_TRY(mw_dev_find(d->opts->backend, d->scenario.workload.dtype,
+                       &d->dev_ops, d->err));
     MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
     d->dev->slow = d->opts->slow;
     mw_rec_init(&d->rec, d->dev);
@@ -384,7 +402,8 @@ static enum mw_status gather_memory(struct drive *d)
                  {(double)d->ex.act_peak_bytes, r->activation_peak_bytes},
                  {mw_job_activation_peak(&d->job, d->ex.at.pp),
                   r->predicted_activation_bytes},
-                 {(double)d->ex.kept_peak_bytes, r->kept_peak_bytes}};
+                 {(double)d->ex.kept_peak_bytes, r->kept_peak_bytes},
+                 {(double)d->dev->host_peak_bytes, r->host_peak_bytes}};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         MW_TRY(w->ops->gather(w, &marks[i].mine, sizeof(double), marks[i].all,
                               0, d->err));
@@ -428,6 +447,7 @@ static void begin_result(struct drive *d)
     r->predicted_activation_bytes =
         mw_arena_alloc(&r->arena, n, sizeof(double));
     r->kept_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
+    r->host_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
     r->traffic = mw_arena_alloc(&r->arena, n, sizeof *r->traffic);
     r->predicted_step_time_s =
         d->plan.has_predicted ? d->plan.predicted.step_time_s : (double)NAN;

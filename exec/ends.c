@@ -125,8 +125,8 @@ enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
     const void *nf;
     ops->norm_fwd(ex->dev, &norm, f->nf);
     MW_TRY(mw_region_enter(ex, "head", f->nf, ex->full, &nf));
-    ops->linear_fwd(ex->dev, f->logits, nf, c->head.w, NULL, d->rows, d->vocab,
-                    d->hidden);
+    ops->linear_fwd_wide(ex->dev, f->logits, nf, c->head.w, d->rows, d->vocab,
+                         d->hidden);
     ops->xent_max(ex->dev, &x);
     MW_TRY(mw_exec_tp_reduce(ex, "loss_max", f->max, rows, MW_REDUCE_MAX));
     ops->xent_sum(ex->dev, &x);
@@ -137,15 +137,22 @@ enum mw_status mw_head_forward(struct mw_exec *ex, const struct mw_chunk *c,
     return MW_OK;
 }
 
+/* Logits are float32; their gradient stands in their place, or where elements
+ * are smaller in B's slab. */
+static void *gradient_of(const struct mw_fwd *f, const struct mw_bwd *b)
+{
+    return b->dlogits ? b->dlogits : (void *)f->logits;
+}
+
 enum mw_status mw_head_backward(struct mw_exec *ex, const struct mw_chunk *c,
                                 struct mw_fwd *f, struct mw_bwd *b)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_dev_xent x = xent_arg(ex, f);
-    ops->xent_bwd(ex->dev, &x, f->logits, ex->loss_scale);
+    ops->xent_bwd(ex->dev, &x, gradient_of(f, b), ex->loss_scale);
     void *full = d->is_sp ? ex->full : b->dnf, *sum;
-    ops->linear_bwd_input(ex->dev, full, f->logits, c->head.w, d->rows,
+    ops->linear_bwd_input(ex->dev, full, gradient_of(f, b), c->head.w, d->rows,
                           d->vocab, d->hidden);
     MW_TRY(mw_region_leave(ex, "head", full, &sum));
     if (d->is_sp) {
@@ -167,8 +174,8 @@ enum mw_status mw_head_weight(struct mw_exec *ex, const struct mw_chunk *c,
         return MW_OK; /* frozen */
     }
     MW_TRY(mw_region_enter(ex, "head", f->nf, ex->full, &nf));
-    ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, f->logits, nf,
-                                    d->rows, d->vocab, d->hidden);
+    ex->dev->ops->linear_bwd_weight(ex->dev, c->head.g, NULL, gradient_of(f, b),
+                                    nf, d->rows, d->vocab, d->hidden);
     struct mw_dev_norm norm = final_norm_arg(ex, c, f);
     ex->dev->ops->norm_bwd_param(ex->dev, &norm, c->final_norm.gamma.g,
                                  c->final_norm.beta.g, b->dnf);

@@ -141,7 +141,8 @@ struct mw_fwd {
     struct mw_block_fwd *blocks; /* [n_layers] */
     void **x;                    /* [n_layers + 1]: inputs, last the output */
     int32_t *token, *label;      /* ends only */
-    void *nf, *logits;           /* head */
+    void *nf;                    /* head */
+    float *logits;
     float *mean, *rstd, *max, *sum, *target;
     struct mw_send sent; /* of the output */
     struct mw_fwd *next; /* in the chunk's pool */
@@ -154,8 +155,18 @@ struct mw_bwd {
     struct mw_block_fwd *repeated; /* [n_layers] when keeps_repeated */
     void **dx;                     /* [n_layers + 1]: gradients at x */
     void *dnf;
+    void *dlogits;       /* NULL: in the place of the logits */
     struct mw_send sent; /* of dx[0] */
     struct mw_bwd *next;
+};
+
+/* What AdamW keeps (states.c): the first n_host of n elements in the host's
+ * memory, the rest on the device. */
+enum mw_state { MW_STATE_M, MW_STATE_V, MW_STATE_MASTER, MW_STATES };
+struct mw_states {
+    size_t n, n_host;
+    float *device[MW_STATES], *host[MW_STATES]; /* NULL: none there */
+    float *piece[2]; /* pinned: gradients and weights on their way */
 };
 
 /* Keys and values, and their gradients, of whole sequences of a micro-batch
@@ -184,10 +195,10 @@ struct mw_exec {
     struct mw_err *err; /* where failures of the passes go */
     struct mw_shards shards;
     /* Flat buffers of shards.n_total elements, or the owned parts of them
-     * (layer_units.c). master: the weights that AdamW updates where w is not
-     * float32 itself, else NULL. */
+     * (layer_units.c). */
     void *w;
-    float *g, *m, *v, *master;
+    float *g;
+    struct mw_states states;
     /* Gradients of the second route where this device is its own twin: one
      * rank, or the middle of an odd number; else NULL. */
     float *g_twin;
@@ -411,6 +422,22 @@ enum mw_status mw_exec_reduce_gradients(struct mw_exec *ex);
 enum mw_status mw_exec_update(struct mw_exec *ex);
 /* Mean loss per token of the step just walked, the same on every rank. */
 enum mw_status mw_exec_loss(struct mw_exec *ex, double *out);
+/* ---- optimizer states (states.c) ----------------------------------------- */
+void mw_states_open(struct mw_exec *ex);
+void mw_states_close(struct mw_exec *ex);
+/* Elements at .. at + n - 1 of one kind, from memory of the host. */
+void mw_states_write(struct mw_exec *ex, enum mw_state which, size_t at,
+                     const float *src, size_t n);
+/* All of one kind: states.n elements. */
+void mw_states_read(const struct mw_exec *ex, enum mw_state which, float *dst);
+/* AdamW on the weights w with gradients g, whose states begin at `at`. */
+void mw_states_update(struct mw_exec *ex, const struct mw_dev_adamw *h,
+                      size_t at, void *w, const float *g, size_t n);
+/* n weights from float32 on the host to the device's type. */
+void mw_weights_up(struct mw_exec *ex, void *dst, const float *src, size_t n);
+/* To nearest, ties to even. */
+uint16_t mw_bf16_of(float f);
+
 /* ---- who stores what (layer_units.c)
  * ------------------------------------------ */
 /* The flat buffers, by the ZeRO stage from which on they are split. */

@@ -57,11 +57,8 @@ static enum mw_status lacks(struct mw_err *err, const char *what,
 }
 
 static enum mw_status check_layout(const struct mw_layout *l,
-                                   const char *backend, struct mw_err *err)
+                                   struct mw_err *err)
 {
-    if (l->cp > 1 && strcmp(backend, "host") != 0) {
-        return lacks(err, "context parallelism there", "plan with cp 1");
-    }
     if (l->ep > EP_MAX || l->etp > EP_MAX) {
         return lacks(err, "more than 256 ways of experts",
                      "plan with less ep or etp");
@@ -89,9 +86,12 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "compressed gradients",
                      "plan with grad_compression none");
     }
-    if (mw_layout_offloads(l)) {
-        return lacks(err, "offload to the host's memory",
-                     "plan without offload");
+    if (l->offload_weights > 0 || l->offload_activations > 0) {
+        return lacks(err, "offload of weights and activations",
+                     "plan with offload_optimizer alone");
+    }
+    if (l->offload_nvme != MW_NVME_NONE) {
+        return lacks(err, "offload to drives", "plan without offload_nvme");
     }
     if (l->recompute_layers > 0) {
         return lacks(err, "recomputation of some layers alone",
@@ -153,18 +153,13 @@ static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
     return MW_OK;
 }
 
-/* Parts of sequences: equal ones, on the host, not split again by cp. */
-static enum mw_status check_parts(const struct mw_job *job, const char *backend,
-                                  struct mw_err *err)
+/* Parts of sequences: equal ones, not split again by cp. */
+static enum mw_status check_parts(const struct mw_job *job, struct mw_err *err)
 {
     int q = job->schedule->n_parts, tp = job->layout.tp;
     int64_t seq = job->workload->seq;
     if (q == 1) {
         return MW_OK;
-    }
-    if (strcmp(backend, "host") != 0) {
-        return lacks(err, "parts of sequences there",
-                     "plan with schedule 1f1b");
     }
     if (job->layout.cp > 1) {
         return lacks(err, "parts of sequences with context parallelism",
@@ -226,10 +221,31 @@ static enum mw_status check_model(const struct mw_model *m,
     return MW_OK;
 }
 
+/* float32; on a GPU bfloat16 with float32 gradients and masters as well. */
+static enum mw_status check_dtype(const struct mw_workload *w,
+                                  const char *backend, struct mw_err *err)
+{
+    bool is_cuda = strcmp(backend, "cuda") == 0;
+    if (w->grad_dtype != MW_FP32) {
+        return mw_fail(err, MW_EINPUT,
+                       "the executor adds gradients up in fp32 but "
+                       "workload.grad_dtype is %s; set it to fp32",
+                       mw_dtype_name(w->grad_dtype));
+    }
+    if (w->dtype != MW_FP32 && (w->dtype != MW_BF16 || !is_cuda)) {
+        return mw_fail(err, MW_EINPUT,
+                       "the %s backend computes in fp32%s but workload.dtype "
+                       "is %s; set workload.dtype to fp32",
+                       backend, is_cuda ? " or bf16" : "",
+                       mw_dtype_name(w->dtype));
+    }
+    return MW_OK;
+}
+
 enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
                             struct mw_err *err)
 {
-    enum mw_status st = check_layout(&job->layout, backend, err);
+    enum mw_status st = check_layout(&job->layout, err);
     if (st == MW_OK) {
         st = check_features(&job->layout, job->workload, err);
     }
@@ -237,18 +253,12 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
         st = check_schedule(job->schedule, job->layout.zero, err);
     }
     if (st == MW_OK) {
-        st = check_parts(job, backend, err);
+        st = check_parts(job, err);
     }
     if (st == MW_OK) {
         st = check_model(job->model, &job->layout, backend, err);
     }
-    if (st == MW_OK && job->workload->dtype != MW_FP32) {
-        st = mw_fail(err, MW_EINPUT,
-                     "the %s backend computes in fp32 but workload.dtype is "
-                     "%s; set workload.dtype to fp32",
-                     backend, mw_dtype_name(job->workload->dtype));
-    }
-    return st;
+    return st == MW_OK ? check_dtype(job->workload, backend, err) : st;
 }
 
 /* ---- the reference ------------------------------------------------------ */

@@ -272,8 +272,7 @@ static void make_buffers(struct mw_exec *ex)
     if (mw_job_is_own_twin(ex->job, ex->at.pp)) {
         ex->g_twin = flat(ex, ex->shards.n_learning);
     }
-    ex->m = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
-    ex->v = flat(ex, mw_buffer_size(ex, MW_BUFFER_STATE));
+    mw_states_open(ex);
     ex->n_unit = mw_units_largest(ex);
     ex->unit_g = zero >= 2 ? flat(ex, ex->n_unit) : NULL;
     ex->unit_w =
@@ -296,21 +295,31 @@ static void make_buffers(struct mw_exec *ex)
     ex->scratch = ex->dev->ops->alloc(ex->dev, ex->scratch_bytes);
 }
 
+/* All of a unit, or with ZeRO-3 the owned part; of the owned part the master.
+ */
+static void fill_unit(struct mw_exec *ex, int unit, const float *host)
+{
+    const struct mw_unit *u = &ex->shards.units.v[unit];
+    struct mw_range owned = mw_unit_owned(ex, unit), r = owned;
+    if (!ex->unit_w) {
+        r = (struct mw_range){u->offset, u->n, 0};
+    }
+    size_t at = mw_stored_at(ex, MW_BUFFER_WEIGHT, &r);
+    mw_weights_up(ex, mw_dev_at(ex->dev, ex->w, at), host + r.first, r.n);
+    if (ex->elem != MW_ELEM_F32 && !u->is_frozen) {
+        mw_states_write(ex, MW_STATE_MASTER,
+                        mw_stored_at(ex, MW_BUFFER_STATE, &owned),
+                        host + owned.first, owned.n);
+    }
+}
+
 static void fill_weights(struct mw_exec *ex)
 {
     size_t n = ex->shards.n_total;
     float *host = mw_calloc(n, sizeof *host);
     mw_shards_fill(&ex->shards, ex->job->model, ex->job->workload->seed, host);
     for (size_t u = 0; u < ex->shards.units.n; u++) {
-        struct mw_range r = mw_unit_owned(ex, (int)u);
-        if (!ex->unit_w) { /* all of it, whoever updates it */
-            r = (struct mw_range){ex->shards.units.v[u].offset,
-                                  ex->shards.units.v[u].n, 0};
-        }
-        ex->dev->ops->to_device(
-            ex->dev,
-            mw_dev_at(ex->dev, ex->w, mw_stored_at(ex, MW_BUFFER_WEIGHT, &r)),
-            host + r.first, r.n * sizeof *host);
+        fill_unit(ex, (int)u, host);
     }
     mw_free(host);
 }
@@ -372,8 +381,7 @@ void mw_exec_close(struct mw_exec *ex)
                                ex->dev->elem_bytes);
         free_flat(ex, ex->g, mw_buffer_size(ex, MW_BUFFER_GRAD));
         free_flat(ex, ex->g_twin, ex->shards.n_learning);
-        free_flat(ex, ex->m, mw_buffer_size(ex, MW_BUFFER_STATE));
-        free_flat(ex, ex->v, mw_buffer_size(ex, MW_BUFFER_STATE));
+        mw_states_close(ex);
         free_flat(ex, ex->unit_g, ex->n_unit);
     }
     if (ex->unit_w) {

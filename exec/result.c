@@ -84,6 +84,7 @@ json_t *mw_drive_json(const struct mw_drive_opts *opts,
     mw_json_set(o, "predicted_activation_bytes",
                 reals(r->predicted_activation_bytes, r->n_ranks));
     mw_json_set(o, "kept_peak_bytes", reals(r->kept_peak_bytes, r->n_ranks));
+    mw_json_set(o, "host_peak_bytes", reals(r->host_peak_bytes, r->n_ranks));
     mw_json_set(o, "traffic", traffic(r));
     return o;
 }

@@ -232,7 +232,8 @@ static void lay_head_fwd(struct carve *c, const struct mw_exec *ex,
                          struct mw_fwd *f)
 {
     f->nf = ex->dims.lora_rank > 0 ? ex->lent_nf : take_own(c, ex);
-    f->logits = take_rows(c, ex, ex->dims.vocab);
+    f->logits = take_table(c, (size_t)ex->dims.rows * (size_t)ex->dims.vocab *
+                                  sizeof(float));
     f->mean = take_stats(c, ex);
     f->rstd = take_stats(c, ex);
     f->max = take_stats(c, ex);
@@ -354,6 +355,8 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     }
     if (chunk->has_head) {
         b->dnf = take_own(&c, ex);
+        b->dlogits =
+            ex->elem == MW_ELEM_F32 ? NULL : take_rows(&c, ex, ex->dims.vocab);
     }
     return c.at;
 }

@@ -175,12 +175,10 @@ static void update_slice(struct mw_exec *ex, const struct mw_slice *s)
     if (s->param->is_norm_or_bias) {
         h.decay = 0.0f;
     }
-    size_t state = mw_stored_at(ex, MW_BUFFER_STATE, &r);
-    ex->dev->ops->adamw(
-        ex->dev, &h,
+    mw_states_update(
+        ex, &h, mw_stored_at(ex, MW_BUFFER_STATE, &r),
         mw_dev_at(ex->dev, ex->w, mw_stored_at(ex, MW_BUFFER_WEIGHT, &r)),
-        ex->g + mw_stored_at(ex, MW_BUFFER_GRAD, &r), ex->m + state,
-        ex->v + state, r.n);
+        ex->g + mw_stored_at(ex, MW_BUFFER_GRAD, &r), r.n);
 }
 
 enum mw_status mw_exec_update(struct mw_exec *ex)

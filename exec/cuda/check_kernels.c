@@ -210,7 +210,8 @@ static void embedding_b(struct mw_check *c, const void *arg)
 
 static struct mw_dev_xent xent_arg(struct mw_check *c, const struct shape *s)
 {
-    return (struct mw_dev_xent){.logits = take(c, s),
+    return (struct mw_dev_xent){.logits =
+                                    mw_check_sums(c, area(s->rows, s->width)),
                                 .max = mw_check_sums(c, (size_t)s->rows),
                                 .sum = mw_check_sums(c, (size_t)s->rows),
                                 .target = mw_check_sums(c, (size_t)s->rows),
@@ -240,7 +241,7 @@ static void adamw_f(struct mw_check *c, const void *arg)
     size_t n = area(s->rows, s->width);
     float *w = mw_check_sums(c, n), *g = mw_check_sums(c, n);
     float *m = mw_check_sums(c, n);
-    c->dev->ops->adamw(c->dev, &h, w, g, m, mw_check_sums(c, n), n);
+    c->dev->ops->adamw(c->dev, &h, w, NULL, g, m, mw_check_sums(c, n), n);
 }
 
 struct kernel {

@@ -250,6 +250,44 @@ static enum mw_status nccl_reduce_scatter(struct mw_comm *comm, void *buf,
                   "ncclReduceScatter", err);
 }
 
+/* Sends and receives in a group go on together; the own block as well (NCCL
+ * user guide, "Point-to-point communication", "All-to-all"). */
+static ncclResult_t exchange_blocks(struct comm_nccl *c, const char *from,
+                                    char *to, size_t n, enum mw_elem elem)
+{
+    size_t bytes = n * mw_elem_bytes(elem);
+    ncclDataType_t type = mw_nccl_type_of(elem);
+    ncclResult_t rc = ncclGroupStart();
+    for (int r = 0; r < c->base.size && rc == ncclSuccess; r++) {
+        rc = ncclSend(from + (size_t)r * bytes, n, type, r, c->nccl,
+                      c->dev->stream);
+        if (rc == ncclSuccess) {
+            rc = ncclRecv(to + (size_t)r * bytes, n, type, r, c->nccl,
+                          c->dev->stream);
+        }
+    }
+    ncclResult_t end = ncclGroupEnd();
+    return rc == ncclSuccess ? end : rc;
+}
+
+static enum mw_status nccl_all_to_all(struct mw_comm *comm, const void *from,
+                                      void *to, size_t n, enum mw_elem elem,
+                                      struct mw_err *err)
+{
+    struct comm_nccl *c = mw_nccl_self(comm);
+    bool is_on_device;
+    TRY(mw_nccl_where(c, from, &is_on_device, err));
+    if (!is_on_device) {
+        return c->host->ops->all_to_all(c->host, from, to, n, elem, err);
+    }
+    if (!c->nccl) {
+        struct mw_dev *dev = &c->dev->base;
+        dev->ops->copy(dev, to, from, n * mw_elem_bytes(elem));
+        return MW_OK;
+    }
+    return finish(c, exchange_blocks(c, from, to, n, elem), "all-to-all", err);
+}
+
 /* ---- by the host
  * ---------------------------------------------------------------- */
 static enum mw_status nccl_barrier(struct mw_comm *comm, struct mw_err *err)
@@ -280,6 +318,7 @@ static const struct mw_comm_ops nccl_ops = {
     .all_reduce = nccl_all_reduce,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
+    .all_to_all = nccl_all_to_all,
     .send = mw_nccl_send,
     .recv = mw_nccl_recv,
     .wait = mw_nccl_wait,

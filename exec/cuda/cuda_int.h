@@ -66,4 +66,25 @@ void mw_cuda_unwatch(struct mw_cuda *c, ncclComm_t comm);
 enum mw_status mw_cuda_abort(struct mw_cuda *c, struct mw_err *err,
                              const char *what, const char *why);
 
+/* ---- of the device's table (memory_cuda.c) ------------------------------- */
+enum mw_status mw_cuda_open_f32(int local_rank, struct mw_dev **out,
+                                struct mw_err *err);
+enum mw_status mw_cuda_open_bf16(int local_rank, struct mw_dev **out,
+                                 struct mw_err *err);
+void mw_cuda_close(struct mw_dev *dev);
+void *mw_cuda_alloc(struct mw_dev *dev, size_t bytes);
+void mw_cuda_release(struct mw_dev *dev, void *p, size_t bytes);
+void *mw_cuda_alloc_host(struct mw_dev *dev, size_t bytes);
+void mw_cuda_free_host(struct mw_dev *dev, void *p, size_t bytes);
+void mw_cuda_zero(struct mw_dev *dev, void *p, size_t bytes);
+void mw_cuda_copy(struct mw_dev *dev, void *dst, const void *src, size_t bytes);
+void mw_cuda_copy_rows(struct mw_dev *dev, struct mw_dev_rows dst,
+                       struct mw_dev_rows src, int n, size_t bytes);
+void mw_cuda_to_device(struct mw_dev *dev, void *dst, const void *src,
+                       size_t bytes);
+void mw_cuda_to_host(struct mw_dev *dev, void *dst, const void *src,
+                     size_t bytes);
+enum mw_status mw_cuda_sync(struct mw_dev *dev, struct mw_err *err);
+int64_t mw_cuda_busy_ns(struct mw_dev *dev);
+
 #endif

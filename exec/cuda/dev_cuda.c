@@ -1,9 +1,8 @@
 /*
  * A GPU as a device: cuBLASLt for matrix products, kernels/cuda for the rest,
  * one stream for all, behind the table of dev.h. The module mw_cuda.so exports
- * the table as `mw_dev_cuda`; elements are float32, as the interpreter and its
- * communication expect. `mw_dev_cuda_bf16` computes in bfloat16 (statistics,
- * gradients and moments float32) for measurements of single layers.
+ * the tables `mw_dev_cuda`, of float32 elements, and `mw_dev_cuda_bf16`, of
+ * bfloat16 (logits, statistics, gradients, moments, masters float32).
  *
  * Time is read from events on the stream: busy_ns waits for what was enqueued
  * and adds the time since the last call, so a segment counts launch gaps but
@@ -17,208 +16,10 @@
 
 static const float norm_eps = 1e-5f;
 static const float rotary_theta = 10000.0f;
-static const double timeout_default_s = 120.0;
 
 static struct mw_cuda *self(struct mw_dev *dev)
 {
     return (struct mw_cuda *)dev;
-}
-
-/* ---- opening
- * ---------------------------------------------------------------------- */
-static enum mw_status missing(struct mw_err *err, const char *what,
-                              cudaError_t e)
-{
-    return mw_fail(err, MW_EMISSING,
-                   "the cuda backend is not available: %s: %s; --backend host "
-                   "runs without a GPU",
-                   what, cudaGetErrorString(e));
-}
-
-static enum mw_status choose_device(int local_rank, struct mw_err *err)
-{
-    int n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
-    if (e == cudaSuccess && n == 0) {
-        e = cudaErrorNoDevice;
-    }
-    if (e != cudaSuccess) {
-        return missing(err, "cudaGetDeviceCount", e);
-    }
-    e = cudaSetDevice(local_rank % n);
-    return e == cudaSuccess ? MW_OK : missing(err, "cudaSetDevice", e);
-}
-
-static enum mw_status make_parts(struct mw_cuda *c, struct mw_err *err)
-{
-    int status = 0;
-    MW_CUDA_RUN(c, cudaStreamCreateWithFlags, &c->stream,
-                cudaStreamNonBlocking);
-    MW_CUDA_RUN(c, cudaEventCreate, &c->tick[0]);
-    MW_CUDA_RUN(c, cudaEventCreate, &c->tick[1]);
-    MW_CUDA_RUN(c, cudaMalloc, (void **)&c->loss, sizeof *c->loss);
-    if (c->fault.status != MW_OK) {
-        *err = c->fault;
-        return err->status;
-    }
-    c->gemm = mw_gemm_lt_new(&status);
-    if (!c->gemm) {
-        return mw_fail(err, MW_EBACKEND, "cublasLtCreate: %s",
-                       mw_gemm_lt_error(status));
-    }
-    return MW_OK;
-}
-
-static void cuda_close(struct mw_dev *dev)
-{
-    struct mw_cuda *c = self(dev);
-    mw_gemm_lt_free(c->gemm);
-    if (c->loss) {
-        cudaFree(c->loss);
-    }
-    for (int i = 0; i < 2; i++) {
-        if (c->tick[i]) {
-            cudaEventDestroy(c->tick[i]);
-        }
-    }
-    if (c->stream) {
-        cudaStreamDestroy(c->stream);
-    }
-    mw_array_release(&c->nccl);
-    mw_free(c);
-}
-
-static enum mw_status open_elem(int local_rank, enum mw_k_elem elem,
-                                const struct mw_dev_ops *ops,
-                                struct mw_dev **out, struct mw_err *err)
-{
-    struct mw_err own = {0};
-    enum mw_status st = choose_device(local_rank, err);
-    if (st != MW_OK) {
-        return st;
-    }
-    struct mw_cuda *c = mw_calloc(1, sizeof *c);
-    c->base.ops = ops;
-    c->base.elem_bytes = elem == MW_K_F32 ? 4 : 2;
-    c->elem = elem;
-    c->last_tick = -1;
-    c->timeout_s = timeout_default_s;
-    st = make_parts(c, err ? err : &own);
-    if (st != MW_OK) {
-        cuda_close(&c->base);
-        return st;
-    }
-    *out = &c->base;
-    return MW_OK;
-}
-
-static enum mw_status open_f32(int local_rank, struct mw_dev **out,
-                               struct mw_err *err)
-{
-    return open_elem(local_rank, MW_K_F32, &mw_dev_cuda, out, err);
-}
-
-static enum mw_status open_bf16(int local_rank, struct mw_dev **out,
-                                struct mw_err *err)
-{
-    return open_elem(local_rank, MW_K_BF16, &mw_dev_cuda_bf16, out, err);
-}
-
-void mw_cuda_set_timeout(struct mw_dev *dev, double timeout_s)
-{
-    self(dev)->timeout_s = timeout_s;
-}
-
-/* ---- memory
- * --------------------------------------------------------------------- */
-static void *cuda_alloc(struct mw_dev *dev, size_t bytes)
-{
-    struct mw_cuda *c = self(dev);
-    void *p = NULL;
-    size_t size = bytes ? bytes : 1;
-    if (!MW_CUDA_RUN(c, cudaMalloc, &p, size)) {
-        return NULL;
-    }
-    MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, size, c->stream);
-    dev->used_bytes += bytes;
-    if (dev->used_bytes > dev->peak_bytes) {
-        dev->peak_bytes = dev->used_bytes;
-    }
-    return p;
-}
-
-/* cudaFree waits for the device, so nothing enqueued still uses the memory;
- * after a failure an operation that waits for another rank must be aborted
- * first, or this would wait for ever. */
-static void cuda_release(struct mw_dev *dev, void *p, size_t bytes)
-{
-    struct mw_cuda *c = self(dev);
-    if (!p) {
-        return;
-    }
-    if (c->fault.status != MW_OK && !c->is_aborted) {
-        mw_cuda_abort(c, NULL, "freeing memory", "after a failure");
-    }
-    dev->used_bytes -= bytes;
-    mw_cuda_note(c, (int)cudaFree(p), "cudaFree");
-}
-
-static void cuda_zero(struct mw_dev *dev, void *p, size_t bytes)
-{
-    struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, bytes, c->stream);
-}
-
-static void cuda_copy(struct mw_dev *dev, void *dst, const void *src,
-                      size_t bytes)
-{
-    struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyDeviceToDevice,
-                c->stream);
-}
-
-/* The caller may reuse its memory at once, so a copy with the host has ended
- * when this returns, even when waiting failed. */
-static void copy_and_wait(struct mw_cuda *c, void *dst, const void *src,
-                          size_t bytes, enum cudaMemcpyKind kind)
-{
-    if (MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, kind, c->stream) &&
-        mw_cuda_wait(c, c->stream, NULL, NULL) != MW_OK) {
-        cudaStreamSynchronize(c->stream);
-    }
-}
-
-static void cuda_to_device(struct mw_dev *dev, void *dst, const void *src,
-                           size_t bytes)
-{
-    copy_and_wait(self(dev), dst, src, bytes, cudaMemcpyHostToDevice);
-}
-
-static void cuda_to_host(struct mw_dev *dev, void *dst, const void *src,
-                         size_t bytes)
-{
-    copy_and_wait(self(dev), dst, src, bytes, cudaMemcpyDeviceToHost);
-}
-
-static enum mw_status cuda_sync(struct mw_dev *dev, struct mw_err *err)
-{
-    struct mw_cuda *c = self(dev);
-    return mw_cuda_wait(c, c->stream, NULL, err);
-}
-
-static int64_t cuda_busy_ns(struct mw_dev *dev)
-{
-    struct mw_cuda *c = self(dev);
-    int now = c->last_tick == 0 ? 1 : 0;
-    float ms = 0.0f;
-    MW_CUDA_RUN(c, cudaEventRecord, c->tick[now], c->stream);
-    mw_cuda_wait(c, c->stream, NULL, NULL);
-    if (c->last_tick >= 0 && MW_CUDA_RUN(c, cudaEventElapsedTime, &ms,
-                                         c->tick[c->last_tick], c->tick[now])) {
-        c->busy_ns += 1e6 * (double)ms;
-    }
-    c->last_tick = now;
-    return (int64_t)c->busy_ns;
 }
 
 /* ---- linear
@@ -249,6 +50,19 @@ static void cuda_linear_fwd(struct mw_dev *dev, void *y, const void *x,
                                       .a = w,
                                       .b = x,
                                       .bias = bias,
+                                      .d = y});
+}
+
+static void cuda_linear_fwd_wide(struct mw_dev *dev, float *y, const void *x,
+                                 const void *w, int m, int n, int k)
+{
+    gemm(self(dev), &(struct mw_gemm){.pass = MW_GEMM_FORWARD,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a = w,
+                                      .b = x,
+                                      .is_wide = true,
                                       .d = y});
 }
 
@@ -399,11 +213,42 @@ static void cuda_attention_bwd(struct mw_dev *dev,
     MW_CUDA_RUN(c, mw_k_attention_bwd_cuda, &k, c->stream);
 }
 
-static void cuda_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
-                        int n_heads, int head_dim, int sign)
+static void cuda_attention_part_fwd(struct mw_dev *dev,
+                                    const struct mw_dev_attention *a,
+                                    const struct mw_dev_queries *own)
 {
     struct mw_cuda *c = self(dev);
+    const struct mw_k_attention_cuda k = attention_arg(c, a);
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
+                                      own->adds_dq};
+    MW_CUDA_RUN(c, mw_k_attention_part_fwd_cuda, &k, &part, c->stream);
+}
+
+static void cuda_attention_part_bwd(struct mw_dev *dev,
+                                    const struct mw_dev_attention *a,
+                                    const struct mw_dev_queries *own)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_attention_cuda k = attention_arg(c, a);
+    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
+                                      own->adds_dq};
+    MW_CUDA_RUN(c, mw_k_attention_part_bwd_cuda, &k, &part, c->stream);
+}
+
+static void cuda_attention_merge(struct mw_dev *dev,
+                                 const struct mw_dev_merge *m)
+{
+    struct mw_cuda *c = self(dev);
+    const struct mw_k_merge k = {m->rows, m->n_heads, m->head_dim, m->ld_lse};
+    MW_CUDA_RUN(c, mw_k_attention_merge_cuda, c->elem, &k, m->out, m->lse,
+                m->part, m->part_lse, c->stream);
+}
+
+static void rotate(struct mw_cuda *c, void *x, int rows, int ld, int first,
+                   int seq, int n_heads, int head_dim, int sign)
+{
     const struct mw_k_rotary k = {.elem = c->elem,
+                                  .first = first,
                                   .rows = rows,
                                   .ld = ld,
                                   .seq = seq,
@@ -412,6 +257,18 @@ static void cuda_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
                                   .sign = sign,
                                   .theta = rotary_theta};
     MW_CUDA_RUN(c, mw_k_rotary_cuda, &k, x, c->stream);
+}
+
+static void cuda_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
+                        int n_heads, int head_dim, int sign)
+{
+    rotate(self(dev), x, rows, ld, 0, seq, n_heads, head_dim, sign);
+}
+
+static void cuda_rotary_at(struct mw_dev *dev, void *x, int rows, int ld,
+                           int first, int n_heads, int head_dim, int sign)
+{
+    rotate(self(dev), x, rows, ld, first, rows, n_heads, head_dim, sign);
 }
 
 /* ---- embedding and loss
@@ -459,10 +316,10 @@ static void cuda_position_bwd(struct mw_dev *dev, float *dw, const void *dy,
                 c->stream);
 }
 
-static struct mw_k_xent xent_arg(const struct mw_cuda *c,
-                                 const struct mw_dev_xent *a)
+/* Logits are float32 whatever the elements are. */
+static struct mw_k_xent xent_arg(const struct mw_dev_xent *a)
 {
-    return (struct mw_k_xent){.elem = c->elem,
+    return (struct mw_k_xent){.elem = MW_K_F32,
                               .logits = a->logits,
                               .max = a->max,
                               .sum = a->sum,
@@ -476,14 +333,14 @@ static struct mw_k_xent xent_arg(const struct mw_cuda *c,
 static void cuda_xent_max(struct mw_dev *dev, const struct mw_dev_xent *a)
 {
     struct mw_cuda *c = self(dev);
-    const struct mw_k_xent k = xent_arg(c, a);
+    const struct mw_k_xent k = xent_arg(a);
     MW_CUDA_RUN(c, mw_k_xent_max_cuda, &k, c->stream);
 }
 
 static void cuda_xent_sum(struct mw_dev *dev, const struct mw_dev_xent *a)
 {
     struct mw_cuda *c = self(dev);
-    const struct mw_k_xent k = xent_arg(c, a);
+    const struct mw_k_xent k = xent_arg(a);
     MW_CUDA_RUN(c, mw_k_xent_sum_cuda, &k, c->stream);
 }
 
@@ -494,7 +351,7 @@ static double cuda_xent_loss(struct mw_dev *dev, const struct mw_dev_xent *a)
     double loss = (double)NAN;
     MW_CUDA_RUN(c, mw_k_xent_loss_cuda, c->loss, a->sum, a->target, a->rows,
                 c->stream);
-    cuda_to_host(dev, &loss, c->loss, sizeof loss);
+    mw_cuda_to_host(dev, &loss, c->loss, sizeof loss);
     return loss;
 }
 
@@ -502,8 +359,8 @@ static void cuda_xent_bwd(struct mw_dev *dev, const struct mw_dev_xent *a,
                           void *dlogits, float scale)
 {
     struct mw_cuda *c = self(dev);
-    const struct mw_k_xent k = xent_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_xent_bwd_cuda, &k, dlogits, scale, c->stream);
+    const struct mw_k_xent k = xent_arg(a);
+    MW_CUDA_RUN(c, mw_k_xent_bwd_cuda, &k, c->elem, dlogits, scale, c->stream);
 }
 
 /* ---- vectors
@@ -517,6 +374,15 @@ static void cuda_add(struct mw_dev *dev, void *y, const void *x,
                 c->stream);
 }
 
+static void cuda_add_rows(struct mw_dev *dev, struct mw_dev_rows dst,
+                          struct mw_dev_rows src, int n, int width)
+{
+    struct mw_cuda *c = self(dev);
+    size_t el = dev->elem_bytes;
+    MW_CUDA_RUN(c, mw_k_add_rows_cuda, c->elem, dst.p, dst.ld / el, src.p,
+                src.ld / el, n, width, c->stream);
+}
+
 static void cuda_accumulate(struct mw_dev *dev, float *y, const float *x,
                             size_t n)
 {
@@ -525,7 +391,8 @@ static void cuda_accumulate(struct mw_dev *dev, float *y, const float *x,
 }
 
 static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
-                       float *w, const float *g, float *m, float *v, size_t n)
+                       float *w, void *copy, const float *g, float *m, float *v,
+                       size_t n)
 {
     struct mw_cuda *c = self(dev);
     double c1 = 1.0 - pow((double)h->beta1, h->step);
@@ -537,21 +404,26 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
                                  .decay = h->decay,
                                  .correct1 = (float)c1,
                                  .correct2 = (float)c2};
-    MW_CUDA_RUN(c, mw_k_adamw_cuda, &k, w, NULL, g, m, v, n, c->stream);
+    MW_CUDA_RUN(c, mw_k_adamw_cuda, &k, w, copy, g, m, v, n, c->stream);
 }
 
 #define MW_CUDA_TABLE(table_name, table_open)                                  \
     {                                                                          \
-        .name = table_name, .open = table_open, .close = cuda_close,           \
-        .wrap_comm = mw_comm_nccl_wrap, .alloc = cuda_alloc,                   \
-        .free = cuda_release, .zero = cuda_zero, .copy = cuda_copy,            \
-        .to_device = cuda_to_device, .to_host = cuda_to_host,                  \
-        .sync = cuda_sync, .busy_ns = cuda_busy_ns,                            \
-        .linear_fwd = cuda_linear_fwd,                                         \
+        .name = table_name, .open = table_open, .close = mw_cuda_close,        \
+        .wrap_comm = mw_comm_nccl_wrap, .alloc = mw_cuda_alloc,                \
+        .free = mw_cuda_release, .zero = mw_cuda_zero, .copy = mw_cuda_copy,   \
+        .alloc_host = mw_cuda_alloc_host, .free_host = mw_cuda_free_host,      \
+        .copy_rows = mw_cuda_copy_rows, .to_device = mw_cuda_to_device,        \
+        .to_host = mw_cuda_to_host, .sync = mw_cuda_sync,                      \
+        .busy_ns = mw_cuda_busy_ns, .linear_fwd = cuda_linear_fwd,             \
         .linear_bwd_input = cuda_linear_bwd_input,                             \
         .linear_bwd_weight = cuda_linear_bwd_weight,                           \
-        .bias_bwd = cuda_bias_bwd, .norm_fwd = cuda_norm_fwd,                  \
-        .norm_bwd_input = cuda_norm_bwd_input,                                 \
+        .linear_fwd_wide = cuda_linear_fwd_wide,                               \
+        .attention_part_fwd = cuda_attention_part_fwd,                         \
+        .attention_part_bwd = cuda_attention_part_bwd,                         \
+        .attention_merge = cuda_attention_merge, .rotary_at = cuda_rotary_at,  \
+        .add_rows = cuda_add_rows, .bias_bwd = cuda_bias_bwd,                  \
+        .norm_fwd = cuda_norm_fwd, .norm_bwd_input = cuda_norm_bwd_input,      \
         .norm_bwd_param = cuda_norm_bwd_param, .act_fwd = cuda_act_fwd,        \
         .act_bwd = cuda_act_bwd, .attention_scratch = cuda_attention_scratch,  \
         .attention_fwd = cuda_attention_fwd,                                   \
@@ -564,6 +436,6 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
         .add = cuda_add, .accumulate = cuda_accumulate, .adamw = cuda_adamw,   \
     }
 
-const struct mw_dev_ops mw_dev_cuda = MW_CUDA_TABLE("cuda", open_f32);
+const struct mw_dev_ops mw_dev_cuda = MW_CUDA_TABLE("cuda", mw_cuda_open_f32);
 const struct mw_dev_ops mw_dev_cuda_bf16 =
-    MW_CUDA_TABLE("cuda-bf16", open_bf16);
+    MW_CUDA_TABLE("cuda-bf16", mw_cuda_open_bf16);

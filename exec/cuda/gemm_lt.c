@@ -22,7 +22,7 @@ struct plan {
     enum mw_gemm_pass pass;
     enum mw_k_elem elem;
     int m, n, k;
-    bool has_bias;
+    bool has_bias, is_wide;
     uint32_t alignment;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
@@ -106,7 +106,8 @@ static bool is_plan_of(const struct plan *p, const struct mw_gemm *call,
 {
     return p->pass == call->pass && p->elem == call->elem && p->m == call->m &&
            p->n == call->n && p->k == call->k &&
-           p->has_bias == (call->bias != NULL) && p->alignment == alignment;
+           p->has_bias == (call->bias != NULL) && p->is_wide == call->is_wide &&
+           p->alignment == alignment;
 }
 
 static cudaDataType_t type_of(enum mw_k_elem elem)
@@ -152,7 +153,8 @@ static cublasStatus_t make_layouts(struct plan *p)
 {
     int m = p->m, n = p->n, k = p->k;
     cudaDataType_t type = type_of(p->elem);
-    cudaDataType_t type_d = p->pass == MW_GEMM_WEIGHT ? CUDA_R_32F : type;
+    cudaDataType_t type_d =
+        p->pass == MW_GEMM_WEIGHT || p->is_wide ? CUDA_R_32F : type;
     int b_rows = p->pass == MW_GEMM_FORWARD ? k : n;
     int a_cols = p->pass == MW_GEMM_WEIGHT ? m : n;
     int d_rows = p->pass == MW_GEMM_FORWARD ? n : k;
@@ -229,6 +231,7 @@ static struct plan *find_plan(struct mw_gemm_lt *g, const struct mw_gemm *call,
                      .n = call->n,
                      .k = call->k,
                      .has_bias = call->bias != NULL,
+                     .is_wide = call->is_wide,
                      .alignment = alignment};
     cublasStatus_t st = make_desc(&p);
     if (st == CUBLAS_STATUS_SUCCESS) {

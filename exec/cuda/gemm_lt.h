@@ -29,6 +29,7 @@ struct mw_gemm {
     int m, n, k;
     const void *a, *b; /* as in the table above */
     const void *bias;  /* forward; NULL: none */
+    bool is_wide;      /* forward: d is float32; without bias */
     void *d;
 };
 

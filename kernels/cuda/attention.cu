@@ -16,240 +16,22 @@
  * sums dK and dV over the queries (and the heads of the group, ascending), one
  * dQ over the keys. Nothing is added by two blocks: no atomics, fixed order.
  *
+ * Queries and keys may be parts of one sequence (`span`): query i sees the
+ * first min(first + i + 1, keys) keys; dK, dV and if wanted dQ are then added
+ * to what is there.
+ *
  * float32 runs on CUDA cores. bfloat16 runs on tensor cores, its tiles passing
  * through shared memory so that the thread's share of a tile is the same;
  * probabilities and their gradients are rounded to bfloat16 for the second
  * product, as FlashAttention does. Left out: asynchronous copies, warp groups.
  */
-#include "kernels/cuda/cuda_int.cuh"
-#include "kernels/cuda/mma_int.cuh"
+#include "kernels/cuda/attention_tiles_int.cuh"
 
-enum { TILE = 64, SLICE = 32, SIDE = 16, PER = TILE / SIDE };
-
-/* Shared memory of a block. float32, 33.5 KiB: one column more than needed, so
- * that a column of a tile lies in different banks. */
-template <typename T> struct tiles {
-    float a[TILE][SLICE + 1], b[TILE][SLICE + 1];
-    float p[TILE][TILE + 1];
+/* Which rows meet: all of n_seqs sequences, or parts of one. */
+struct span {
+    int queries, keys, first, ld_lse;
+    bool adds_dq, adds_dkv;
 };
-
-/* bfloat16, 36 KiB: `sum` is what tensor cores have added. */
-template <> struct tiles<mw_bf16> {
-    alignas(32) mw_bf16 a[TILE][SLICE + 8];
-    alignas(32) mw_bf16 b[TILE][SLICE + 8];
-    alignas(32) mw_bf16 p[TILE][TILE + 8];
-    alignas(32) float sum[TILE][TILE + 4];
-};
-
-/* One head of one sequence: rows of a matrix, `ld` elements apart. */
-template <typename T> struct rows_of {
-    T *base;
-    size_t ld;
-};
-
-template <typename T>
-__device__ static rows_of<T> head_rows(T *base, int row, int ld, int head,
-                                       int dim)
-{
-    size_t at = static_cast<size_t>(row) * static_cast<size_t>(ld) +
-                static_cast<size_t>(head) * static_cast<size_t>(dim);
-    return {base + at, static_cast<size_t>(ld)};
-}
-
-__device__ inline void copy_element(float *to, const float *from)
-{
-    *to = from ? *from : 0.0f;
-}
-
-__device__ inline void copy_element(mw_bf16 *to, const mw_bf16 *from)
-{
-    to->bits = from ? from->bits : static_cast<uint16_t>(0);
-}
-
-/* to = rows [row0, row0 + 64) x dims [d0, d0 + 32); zero outside. */
-template <typename T, int LD>
-__device__ static void load_slice(T (*to)[LD], rows_of<const T> m, int row0,
-                                  int n_rows, int d0, int dim)
-{
-    int tid = threadIdx.y * SIDE + threadIdx.x;
-    for (int i = tid; i < TILE * SLICE; i += SIDE * SIDE) {
-        int r = i / SLICE, d = i % SLICE;
-        bool is_inside = row0 + r < n_rows && d0 + d < dim;
-        copy_element(&to[r][d],
-                     is_inside ? m.base + static_cast<size_t>(row0 + r) * m.ld +
-                                     d0 + d
-                               : nullptr);
-    }
-}
-
-/* s = A[a0 ..] B[b0 ..]^T over the head dimension. */
-__device__ static void tile_product(float s[PER][PER], tiles<float> *t,
-                                    rows_of<const float> a, int a0,
-                                    rows_of<const float> b, int b0, int n_rows,
-                                    int dim)
-{
-    for (int i = 0; i < PER; i++) {
-        for (int j = 0; j < PER; j++) {
-            s[i][j] = 0.0f;
-        }
-    }
-    for (int d0 = 0; d0 < dim; d0 += SLICE) {
-        __syncthreads();
-        load_slice(t->a, a, a0, n_rows, d0, dim);
-        load_slice(t->b, b, b0, n_rows, d0, dim);
-        __syncthreads();
-        for (int d = 0; d < SLICE; d++) {
-            float x[PER], y[PER];
-            for (int i = 0; i < PER; i++) {
-                x[i] = t->a[PER * threadIdx.y + i][d];
-                y[i] = t->b[threadIdx.x + SIDE * i][d];
-            }
-            for (int i = 0; i < PER; i++) {
-                for (int j = 0; j < PER; j++) {
-                    s[i][j] += x[i] * y[j];
-                }
-            }
-        }
-    }
-}
-
-__device__ static int warp_of_block()
-{
-    return (static_cast<int>(threadIdx.y) * SIDE +
-            static_cast<int>(threadIdx.x)) /
-           MW_WARP;
-}
-
-/* A warp has two of the 16 squares of a tile: one row of squares, two columns
- * of them. */
-__device__ static void tile_product(float s[PER][PER], tiles<mw_bf16> *t,
-                                    rows_of<const mw_bf16> a, int a0,
-                                    rows_of<const mw_bf16> b, int b0,
-                                    int n_rows, int dim)
-{
-    int row = warp_of_block() / 2 * MW_MMA;
-    int col = warp_of_block() % 2 * 2 * MW_MMA;
-    mw_mma_sum sum[2];
-    mw_mma_zero(&sum[0]);
-    mw_mma_zero(&sum[1]);
-    for (int d0 = 0; d0 < dim; d0 += SLICE) {
-        __syncthreads();
-        load_slice(t->a, a, a0, n_rows, d0, dim);
-        load_slice(t->b, b, b0, n_rows, d0, dim);
-        __syncthreads();
-        for (int d = 0; d < SLICE; d += MW_MMA) {
-            for (int i = 0; i < 2; i++) {
-                mw_mma<false, true>(&sum[i], &t->a[row][d], SLICE + 8,
-                                    &t->b[col + i * MW_MMA][d], SLICE + 8);
-            }
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        mw_mma_store(&t->sum[row][col + i * MW_MMA], &sum[i], TILE + 4);
-    }
-    __syncthreads();
-    for (int i = 0; i < PER; i++) {
-        for (int j = 0; j < PER; j++) {
-            s[i][j] = t->sum[PER * threadIdx.y + i][threadIdx.x + SIDE * j];
-        }
-    }
-}
-
-/* Between two calls lies a tile_product, whose barriers end the reads of the
- * tile before; tile_apply's first barrier ends the writes. */
-template <typename T>
-__device__ static void put_tile(tiles<T> *t, const float s[PER][PER])
-{
-    for (int i = 0; i < PER; i++) {
-        for (int j = 0; j < PER; j++) {
-            mw_store(&t->p[PER * threadIdx.y + i][threadIdx.x + SIDE * j],
-                     s[i][j]);
-        }
-    }
-}
-
-/* acc[64][32] of a slice += P X, or P^T X: X is in t->b; a thread has rows
- * 4 ty + i and dims tx, tx + 16. */
-template <bool IS_TRANSPOSED>
-__device__ static void apply_slice(float acc[PER][2], tiles<float> *t)
-{
-    for (int k = 0; k < TILE; k++) {
-        float u = t->b[k][threadIdx.x], v = t->b[k][threadIdx.x + SIDE];
-        for (int i = 0; i < PER; i++) {
-            int row = PER * threadIdx.y + i;
-            float p = IS_TRANSPOSED ? t->p[k][row] : t->p[row][k];
-            acc[i][0] += p * u;
-            acc[i][1] += p * v;
-        }
-    }
-}
-
-/* A warp has one of the 4 x 2 squares. */
-template <bool IS_TRANSPOSED>
-__device__ static void apply_slice(float acc[PER][2], tiles<mw_bf16> *t)
-{
-    int row = warp_of_block() / 2 * MW_MMA, col = warp_of_block() % 2 * MW_MMA;
-    mw_mma_sum sum;
-    mw_mma_zero(&sum);
-    for (int k = 0; k < TILE; k += MW_MMA) {
-        mw_mma<IS_TRANSPOSED, false>(
-            &sum, IS_TRANSPOSED ? &t->p[k][row] : &t->p[row][k], TILE + 8,
-            &t->b[k][col], SLICE + 8);
-    }
-    mw_mma_store(&t->sum[row][col], &sum, TILE + 4);
-    __syncthreads();
-    for (int i = 0; i < PER; i++) {
-        for (int j = 0; j < 2; j++) {
-            acc[i][j] += t->sum[PER * threadIdx.y + i][threadIdx.x + SIDE * j];
-        }
-    }
-}
-
-/* acc[64][DIM] += P X, or P^T X: rows of X are [x0, x0 + 64); a thread has
- * dims tx + 16 c. */
-template <typename T, int DIM, bool IS_TRANSPOSED>
-__device__ static void tile_apply(float acc[PER][DIM / SIDE], tiles<T> *t,
-                                  rows_of<const T> x, int x0, int n_rows,
-                                  int dim)
-{
-#pragma unroll
-    for (int slice = 0; slice < DIM / SLICE; slice++) {
-        if (slice * SLICE >= dim) {
-            break;
-        }
-        __syncthreads();
-        load_slice(t->b, x, x0, n_rows, slice * SLICE, dim);
-        __syncthreads();
-        float part[PER][2];
-        for (int i = 0; i < PER; i++) {
-            part[i][0] = acc[i][2 * slice];
-            part[i][1] = acc[i][2 * slice + 1];
-        }
-        apply_slice<IS_TRANSPOSED>(part, t);
-        for (int i = 0; i < PER; i++) {
-            acc[i][2 * slice] = part[i][0];
-            acc[i][2 * slice + 1] = part[i][1];
-        }
-    }
-}
-
-/* Writes `scale[i]` times the accumulator of each row. */
-template <typename T, int DIM>
-__device__ static void store_rows(rows_of<T> m, int row0, int n_rows, int dim,
-                                  float acc[PER][DIM / SIDE],
-                                  const float scale[PER])
-{
-    for (int i = 0; i < PER; i++) {
-        int row = row0 + PER * static_cast<int>(threadIdx.y) + i;
-        for (int c = 0; c < DIM / SIDE && row < n_rows; c++) {
-            int d = static_cast<int>(threadIdx.x) + SIDE * c;
-            if (d < dim) {
-                mw_store(m.base + static_cast<size_t>(row) * m.ld + d,
-                         acc[i][c] * scale[i]);
-            }
-        }
-    }
-}
 
 /* Over the 16 threads of a row: the halves of a warp are rows of threads. */
 __device__ static float row_max(float v)
@@ -268,9 +50,22 @@ __device__ static float row_sum(float v)
     return v;
 }
 
-__device__ static bool is_seen(int query, int key, int seq)
+__device__ static bool is_seen(const span &s, int query, int key)
 {
-    return key <= query && query < seq;
+    return key <= s.first + query && key < s.keys && query < s.queries;
+}
+
+/* Keys that the tile of queries at q0 sees, up to a tile's end. */
+__device__ static int keys_end(const span &s, int q0)
+{
+    int end = s.first + q0 + TILE;
+    return end < s.keys ? end : s.keys;
+}
+
+/* The first tile of queries that sees the keys at k0. */
+__device__ static int queries_begin(const span &s, int k0)
+{
+    return k0 > s.first ? (k0 - s.first) / TILE * TILE : 0;
 }
 
 /* Scores to exponentials over the running maximum; returns by how much what
@@ -293,16 +88,17 @@ __device__ static float soften(float s[PER], float *max, float *sum)
 }
 
 template <typename T, int DIM>
-__global__ void attention_fwd(const struct mw_k_attention_cuda a)
+__global__ void attention_fwd(const struct mw_k_attention_cuda a, const span sp)
 {
     __shared__ tiles<T> t;
     const struct mw_k_attention h = a.shape;
     int q0 = static_cast<int>(blockIdx.x) * TILE;
-    int head = static_cast<int>(blockIdx.y), first = blockIdx.z * h.seq;
+    int head = static_cast<int>(blockIdx.y), first = blockIdx.z * sp.queries;
+    int key = blockIdx.z * sp.keys;
     int kv = head / (h.n_heads / h.n_kv_heads), dim = h.head_dim;
     auto q = head_rows(static_cast<const T *>(a.q), first, h.ld_q, head, dim);
-    auto k = head_rows(static_cast<const T *>(a.k), first, h.ld_kv, kv, dim);
-    auto v = head_rows(static_cast<const T *>(a.v), first, h.ld_kv, kv, dim);
+    auto k = head_rows(static_cast<const T *>(a.k), key, h.ld_kv, kv, dim);
+    auto v = head_rows(static_cast<const T *>(a.v), key, h.ld_kv, kv, dim);
     auto out =
         head_rows(static_cast<T *>(a.out), first, h.n_heads * dim, head, dim);
     float scale = 1.0f / sqrtf(static_cast<float>(dim));
@@ -310,14 +106,13 @@ __global__ void attention_fwd(const struct mw_k_attention_cuda a)
     for (int i = 0; i < PER; i++) {
         max[i] = -INFINITY;
     }
-    for (int k0 = 0; k0 <= q0; k0 += TILE) {
-        tile_product(s, &t, q, q0, k, k0, h.seq, dim);
+    for (int k0 = 0; k0 < keys_end(sp, q0); k0 += TILE) {
+        tile_product(s, &t, q, q0, sp.queries, k, k0, sp.keys, dim);
         for (int i = 0; i < PER; i++) {
             int row = q0 + PER * static_cast<int>(threadIdx.y) + i;
             for (int j = 0; j < PER; j++) {
-                int key = k0 + static_cast<int>(threadIdx.x) + SIDE * j;
-                s[i][j] =
-                    is_seen(row, key, h.seq) ? s[i][j] * scale : -INFINITY;
+                int col = k0 + static_cast<int>(threadIdx.x) + SIDE * j;
+                s[i][j] = is_seen(sp, row, col) ? s[i][j] * scale : -INFINITY;
             }
             float shrink = soften(s[i], &max[i], &sum[i]);
             for (int c = 0; c < DIM / SIDE; c++) {
@@ -325,19 +120,18 @@ __global__ void attention_fwd(const struct mw_k_attention_cuda a)
             }
         }
         put_tile(&t, s);
-        tile_apply<T, DIM, false>(acc, &t, v, k0, h.seq, dim);
+        tile_apply<T, DIM, false>(acc, &t, v, k0, sp.keys, dim);
     }
-    size_t n_rows = static_cast<size_t>(h.n_seqs) * static_cast<size_t>(h.seq);
     float inv[PER];
     for (int i = 0; i < PER; i++) {
         int row = q0 + PER * static_cast<int>(threadIdx.y) + i;
         inv[i] = 1.0f / sum[i];
-        if (threadIdx.x == 0 && row < h.seq) {
-            a.lse[static_cast<size_t>(head) * n_rows +
+        if (threadIdx.x == 0 && row < sp.queries) {
+            a.lse[static_cast<size_t>(head) * static_cast<size_t>(sp.ld_lse) +
                   static_cast<size_t>(first + row)] = max[i] + logf(sum[i]);
         }
     }
-    store_rows<T, DIM>(out, q0, h.seq, dim, acc, inv);
+    store_rows<T, DIM>(out, q0, sp.queries, dim, acc, inv, false);
 }
 
 /* delta[head][row] = dO . O, a warp a (row, head). */
@@ -370,58 +164,58 @@ template <typename T> struct head_view {
     rows_of<const T> q, k, v, dout;
     const float *lse, *delta;
     float scale;
-    int seq, dim;
+    int dim;
 };
 
 template <typename T>
 __device__ static head_view<T> view_head(const struct mw_k_attention_cuda &a,
-                                         int sequence, int head)
+                                         const span &sp, int sequence, int head)
 {
     const struct mw_k_attention h = a.shape;
-    int first = sequence * h.seq, kv = head / (h.n_heads / h.n_kv_heads);
-    int dim = h.head_dim;
-    size_t at = static_cast<size_t>(head) * static_cast<size_t>(h.n_seqs) *
-                    static_cast<size_t>(h.seq) +
-                static_cast<size_t>(first);
+    int first = sequence * sp.queries, key = sequence * sp.keys;
+    int kv = head / (h.n_heads / h.n_kv_heads), dim = h.head_dim;
+    size_t row = static_cast<size_t>(first), at = static_cast<size_t>(head);
+    size_t rows =
+        static_cast<size_t>(h.n_seqs) * static_cast<size_t>(sp.queries);
     return {head_rows(static_cast<const T *>(a.q), first, h.ld_q, head, dim),
-            head_rows(static_cast<const T *>(a.k), first, h.ld_kv, kv, dim),
-            head_rows(static_cast<const T *>(a.v), first, h.ld_kv, kv, dim),
+            head_rows(static_cast<const T *>(a.k), key, h.ld_kv, kv, dim),
+            head_rows(static_cast<const T *>(a.v), key, h.ld_kv, kv, dim),
             head_rows(static_cast<const T *>(a.dout), first, h.n_heads * dim,
                       head, dim),
-            a.lse + at,
-            a.delta + at,
+            a.lse + at * static_cast<size_t>(sp.ld_lse) + row,
+            a.delta + at * rows + row,
             1.0f / sqrtf(static_cast<float>(dim)),
-            h.seq,
             dim};
 }
 
 /* p = exp(S - lse) of the tile (q0, k0); zero where not seen. */
 template <typename T>
 __device__ static void probabilities(float p[PER][PER], tiles<T> *t,
-                                     const head_view<T> &h, int q0, int k0)
+                                     const head_view<T> &h, const span &sp,
+                                     int q0, int k0)
 {
-    tile_product(p, t, h.q, q0, h.k, k0, h.seq, h.dim);
+    tile_product(p, t, h.q, q0, sp.queries, h.k, k0, sp.keys, h.dim);
     for (int i = 0; i < PER; i++) {
         int row = q0 + PER * static_cast<int>(threadIdx.y) + i;
-        float lse = row < h.seq ? h.lse[row] : 0.0f;
+        float lse = row < sp.queries ? h.lse[row] : 0.0f;
         for (int j = 0; j < PER; j++) {
             int key = k0 + static_cast<int>(threadIdx.x) + SIDE * j;
             p[i][j] =
-                is_seen(row, key, h.seq) ? expf(p[i][j] * h.scale - lse) : 0.0f;
+                is_seen(sp, row, key) ? expf(p[i][j] * h.scale - lse) : 0.0f;
         }
     }
 }
 
 /* ds = P (dO V^T - delta) scale of the tile. */
 template <typename T>
-__device__ static void score_gradient(float ds[PER][PER],
-                                      const float p[PER][PER], tiles<T> *t,
-                                      const head_view<T> &h, int q0, int k0)
+__device__ static void
+score_gradient(float ds[PER][PER], const float p[PER][PER], tiles<T> *t,
+               const head_view<T> &h, const span &sp, int q0, int k0)
 {
-    tile_product(ds, t, h.dout, q0, h.v, k0, h.seq, h.dim);
+    tile_product(ds, t, h.dout, q0, sp.queries, h.v, k0, sp.keys, h.dim);
     for (int i = 0; i < PER; i++) {
         int row = q0 + PER * static_cast<int>(threadIdx.y) + i;
-        float delta = row < h.seq ? h.delta[row] : 0.0f;
+        float delta = row < sp.queries ? h.delta[row] : 0.0f;
         for (int j = 0; j < PER; j++) {
             ds[i][j] = p[i][j] * (ds[i][j] - delta) * h.scale;
         }
@@ -429,7 +223,7 @@ __device__ static void score_gradient(float ds[PER][PER],
 }
 
 template <typename T, int DIM>
-__global__ void attention_dkv(const struct mw_k_attention_cuda a)
+__global__ void attention_dkv(const struct mw_k_attention_cuda a, const span sp)
 {
     __shared__ tiles<T> t;
     int k0 = static_cast<int>(blockIdx.x) * TILE;
@@ -438,97 +232,152 @@ __global__ void attention_dkv(const struct mw_k_attention_cuda a)
     float dk[PER][DIM / SIDE] = {}, dv[PER][DIM / SIDE] = {};
     float p[PER][PER], ds[PER][PER];
     for (int head = kv * group; head < (kv + 1) * group; head++) {
-        head_view<T> h = view_head<T>(a, static_cast<int>(blockIdx.z), head);
-        for (int q0 = k0; q0 < h.seq; q0 += TILE) {
-            probabilities(p, &t, h, q0, k0);
+        head_view<T> h =
+            view_head<T>(a, sp, static_cast<int>(blockIdx.z), head);
+        for (int q0 = queries_begin(sp, k0); q0 < sp.queries; q0 += TILE) {
+            probabilities(p, &t, h, sp, q0, k0);
             put_tile(&t, p);
-            tile_apply<T, DIM, true>(dv, &t, h.dout, q0, h.seq, h.dim);
-            score_gradient(ds, p, &t, h, q0, k0);
+            tile_apply<T, DIM, true>(dv, &t, h.dout, q0, sp.queries, h.dim);
+            score_gradient(ds, p, &t, h, sp, q0, k0);
             put_tile(&t, ds);
-            tile_apply<T, DIM, true>(dk, &t, h.q, q0, h.seq, h.dim);
+            tile_apply<T, DIM, true>(dk, &t, h.q, q0, sp.queries, h.dim);
         }
     }
     const float ones[PER] = {1.0f, 1.0f, 1.0f, 1.0f};
-    int seq = a.shape.seq, dim = a.shape.head_dim;
-    int first = static_cast<int>(blockIdx.z) * seq;
+    int dim = a.shape.head_dim;
+    int first = static_cast<int>(blockIdx.z) * sp.keys;
     store_rows<T, DIM>(
         head_rows(static_cast<T *>(a.dk), first, a.shape.ld_kv, kv, dim), k0,
-        seq, dim, dk, ones);
+        sp.keys, dim, dk, ones, sp.adds_dkv);
     store_rows<T, DIM>(
         head_rows(static_cast<T *>(a.dv), first, a.shape.ld_kv, kv, dim), k0,
-        seq, dim, dv, ones);
+        sp.keys, dim, dv, ones, sp.adds_dkv);
 }
 
 template <typename T, int DIM>
-__global__ void attention_dq(const struct mw_k_attention_cuda a)
+__global__ void attention_dq(const struct mw_k_attention_cuda a, const span sp)
 {
     __shared__ tiles<T> t;
     int q0 = static_cast<int>(blockIdx.x) * TILE;
     int head = static_cast<int>(blockIdx.y);
-    head_view<T> h = view_head<T>(a, static_cast<int>(blockIdx.z), head);
+    head_view<T> h = view_head<T>(a, sp, static_cast<int>(blockIdx.z), head);
     float dq[PER][DIM / SIDE] = {}, p[PER][PER], ds[PER][PER];
-    for (int k0 = 0; k0 <= q0; k0 += TILE) {
-        probabilities(p, &t, h, q0, k0);
-        score_gradient(ds, p, &t, h, q0, k0);
+    for (int k0 = 0; k0 < keys_end(sp, q0); k0 += TILE) {
+        probabilities(p, &t, h, sp, q0, k0);
+        score_gradient(ds, p, &t, h, sp, q0, k0);
         put_tile(&t, ds);
-        tile_apply<T, DIM, false>(dq, &t, h.k, k0, h.seq, h.dim);
+        tile_apply<T, DIM, false>(dq, &t, h.k, k0, sp.keys, h.dim);
     }
     const float ones[PER] = {1.0f, 1.0f, 1.0f, 1.0f};
     store_rows<T, DIM>(head_rows(static_cast<T *>(a.dq),
-                                 static_cast<int>(blockIdx.z) * h.seq,
+                                 static_cast<int>(blockIdx.z) * sp.queries,
                                  a.shape.ld_q, head, h.dim),
-                       q0, h.seq, h.dim, dq, ones);
+                       q0, sp.queries, h.dim, dq, ones, sp.adds_dq);
+}
+
+/* A block a (row, head): both parts' weights are read before the sum replaces
+ * the first. */
+template <typename T>
+__global__ void attention_merge(const struct mw_k_merge m, T *out, float *lse,
+                                const T *part, const float *part_lse)
+{
+    size_t row = blockIdx.x, head = blockIdx.y;
+    size_t dim = static_cast<size_t>(m.head_dim);
+    size_t at = head * static_cast<size_t>(m.ld_lse) + row;
+    float a = lse[at], b = part_lse[at], top = fmaxf(a, b);
+    float sum = top + logf(expf(a - top) + expf(b - top));
+    float keep = expf(a - sum), add = expf(b - sum);
+    size_t first = (row * static_cast<size_t>(m.n_heads) + head) * dim;
+    for (size_t i = first + threadIdx.x; i < first + dim; i += blockDim.x) {
+        mw_store(out + i, keep * mw_load(out + i) + add * mw_load(part + i));
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        lse[at] = sum;
+    }
 }
 
 /* ---- launchers -------------------------------------------------------- */
-static dim3 tiles_grid(const struct mw_k_attention *h, int n_heads)
+static span whole(const struct mw_k_attention_cuda *a)
 {
-    return dim3(static_cast<unsigned>((h->seq + TILE - 1) / TILE),
+    const struct mw_k_attention *h = &a->shape;
+    return {h->seq, h->seq, 0, h->n_seqs * h->seq, false, false};
+}
+
+static span part(const struct mw_k_attention_cuda *a,
+                 const struct mw_k_queries *own)
+{
+    return {own->n, a->shape.seq, own->first, own->ld_lse, own->adds_dq, true};
+}
+
+static dim3 tiles_grid(const struct mw_k_attention *h, int rows, int n_heads)
+{
+    return dim3(static_cast<unsigned>((rows + TILE - 1) / TILE),
                 static_cast<unsigned>(n_heads),
                 static_cast<unsigned>(h->n_seqs));
 }
 
 template <typename T, int DIM>
-static int run_fwd(const struct mw_k_attention_cuda *a, void *stream)
+static int run_fwd(const struct mw_k_attention_cuda *a, const span &sp,
+                   void *stream)
 {
-    MW_LAUNCH((attention_fwd<T, DIM>), tiles_grid(&a->shape, a->shape.n_heads),
+    MW_LAUNCH((attention_fwd<T, DIM>),
+              tiles_grid(&a->shape, sp.queries, a->shape.n_heads),
               dim3(SIDE, SIDE), stream)
-    (*a);
+    (*a, sp);
     return cudaGetLastError();
 }
 
 template <typename T, int DIM>
-static int run_bwd(const struct mw_k_attention_cuda *a, void *stream)
+static int run_bwd(const struct mw_k_attention_cuda *a, const span &sp,
+                   void *stream)
 {
-    int n_rows = a->shape.n_seqs * a->shape.seq, warps = MW_BLOCK / MW_WARP;
+    int n_rows = a->shape.n_seqs * sp.queries, warps = MW_BLOCK / MW_WARP;
     int blocks = (n_rows * a->shape.n_heads + warps - 1) / warps;
     MW_LAUNCH(attention_delta<T>, static_cast<unsigned>(blocks), MW_BLOCK,
               stream)
     (*a, n_rows);
     MW_LAUNCH((attention_dkv<T, DIM>),
-              tiles_grid(&a->shape, a->shape.n_kv_heads), dim3(SIDE, SIDE),
-              stream)
-    (*a);
-    MW_LAUNCH((attention_dq<T, DIM>), tiles_grid(&a->shape, a->shape.n_heads),
+              tiles_grid(&a->shape, sp.keys, a->shape.n_kv_heads),
               dim3(SIDE, SIDE), stream)
-    (*a);
+    (*a, sp);
+    MW_LAUNCH((attention_dq<T, DIM>),
+              tiles_grid(&a->shape, sp.queries, a->shape.n_heads),
+              dim3(SIDE, SIDE), stream)
+    (*a, sp);
     return cudaGetLastError();
 }
 
+template <typename T, int DIM>
+static int run_dim(const struct mw_k_attention_cuda *a, const span &sp,
+                   bool is_fwd, void *stream)
+{
+    return is_fwd ? run_fwd<T, DIM>(a, sp, stream)
+                  : run_bwd<T, DIM>(a, sp, stream);
+}
+
 template <typename T>
-static int run(const struct mw_k_attention_cuda *a, bool is_fwd, void *stream)
+static int run(const struct mw_k_attention_cuda *a, const span &sp, bool is_fwd,
+               void *stream)
 {
     int dim = a->shape.head_dim;
     if (dim <= 64) {
-        return is_fwd ? run_fwd<T, 64>(a, stream) : run_bwd<T, 64>(a, stream);
+        return run_dim<T, 64>(a, sp, is_fwd, stream);
     }
     if (dim <= 128) {
-        return is_fwd ? run_fwd<T, 128>(a, stream) : run_bwd<T, 128>(a, stream);
+        return run_dim<T, 128>(a, sp, is_fwd, stream);
     }
     if (dim <= MW_K_HEAD_DIM_MAX) {
-        return is_fwd ? run_fwd<T, 256>(a, stream) : run_bwd<T, 256>(a, stream);
+        return run_dim<T, 256>(a, sp, is_fwd, stream);
     }
     return cudaErrorInvalidValue;
+}
+
+static int run_elem(const struct mw_k_attention_cuda *a, const span &sp,
+                    bool is_fwd, void *stream)
+{
+    return MW_BY_ELEM(a->elem, run<float>(a, sp, is_fwd, stream),
+                      run<mw_bf16>(a, sp, is_fwd, stream));
 }
 
 size_t mw_k_attention_scratch_cuda(const struct mw_k_attention *shape)
@@ -539,12 +388,43 @@ size_t mw_k_attention_scratch_cuda(const struct mw_k_attention *shape)
 
 int mw_k_attention_fwd_cuda(const struct mw_k_attention_cuda *a, void *stream)
 {
-    return MW_BY_ELEM(a->elem, run<float>(a, true, stream),
-                      run<mw_bf16>(a, true, stream));
+    return run_elem(a, whole(a), true, stream);
 }
 
 int mw_k_attention_bwd_cuda(const struct mw_k_attention_cuda *a, void *stream)
 {
-    return MW_BY_ELEM(a->elem, run<float>(a, false, stream),
-                      run<mw_bf16>(a, false, stream));
+    return run_elem(a, whole(a), false, stream);
+}
+
+int mw_k_attention_part_fwd_cuda(const struct mw_k_attention_cuda *a,
+                                 const struct mw_k_queries *own, void *stream)
+{
+    return run_elem(a, part(a, own), true, stream);
+}
+
+int mw_k_attention_part_bwd_cuda(const struct mw_k_attention_cuda *a,
+                                 const struct mw_k_queries *own, void *stream)
+{
+    return run_elem(a, part(a, own), false, stream);
+}
+
+template <typename T>
+static int run_merge(const struct mw_k_merge *m, void *out, float *lse,
+                     const void *part, const float *part_lse, void *stream)
+{
+    MW_LAUNCH(
+        attention_merge<T>,
+        dim3(static_cast<unsigned>(m->rows), static_cast<unsigned>(m->n_heads)),
+        dim3(MW_WARP), stream)
+    (*m, static_cast<T *>(out), lse, static_cast<const T *>(part), part_lse);
+    return cudaGetLastError();
+}
+
+int mw_k_attention_merge_cuda(enum mw_k_elem elem, const struct mw_k_merge *m,
+                              void *out, float *lse, const void *part,
+                              const float *part_lse, void *stream)
+{
+    return MW_BY_ELEM(elem,
+                      run_merge<float>(m, out, lse, part, part_lse, stream),
+                      run_merge<mw_bf16>(m, out, lse, part, part_lse, stream));
 }

@@ -56,8 +56,8 @@ __global__ static void xent_loss(double *out, const float *sum,
     }
 }
 
-template <typename T>
-__global__ void xent_bwd(const struct mw_k_xent a, T *dlogits, float scale)
+template <typename T, typename D>
+__global__ void xent_bwd(const struct mw_k_xent a, D *dlogits, float scale)
 {
     size_t at = static_cast<size_t>(blockIdx.x) * static_cast<size_t>(a.n);
     const T *l = static_cast<const T *>(a.logits) + at;
@@ -86,12 +86,13 @@ static int run_sum(const struct mw_k_xent *a, void *stream)
     return cudaGetLastError();
 }
 
-template <typename T>
+template <typename T, typename D>
 static int run_bwd(const struct mw_k_xent *a, void *dlogits, float scale,
                    void *stream)
 {
-    MW_LAUNCH(xent_bwd<T>, static_cast<unsigned>(a->rows), MW_BLOCK, stream)
-    (*a, static_cast<T *>(dlogits), scale);
+    MW_LAUNCH((xent_bwd<T, D>), static_cast<unsigned>(a->rows), MW_BLOCK,
+              stream)
+    (*a, static_cast<D *>(dlogits), scale);
     return cudaGetLastError();
 }
 
@@ -114,9 +115,14 @@ int mw_k_xent_loss_cuda(double *out, const float *sum, const float *target,
     return cudaGetLastError();
 }
 
-int mw_k_xent_bwd_cuda(const struct mw_k_xent *a, void *dlogits, float scale,
-                       void *stream)
+int mw_k_xent_bwd_cuda(const struct mw_k_xent *a, enum mw_k_elem out,
+                       void *dlogits, float scale, void *stream)
 {
-    return MW_BY_ELEM(a->elem, run_bwd<float>(a, dlogits, scale, stream),
-                      run_bwd<mw_bf16>(a, dlogits, scale, stream));
+    if (a->elem == MW_K_F32) {
+        return MW_BY_ELEM(out,
+                          (run_bwd<float, float>(a, dlogits, scale, stream)),
+                          (run_bwd<float, mw_bf16>(a, dlogits, scale, stream)));
+    }
+    return MW_BY_ELEM(out, (run_bwd<mw_bf16, float>(a, dlogits, scale, stream)),
+                      (run_bwd<mw_bf16, mw_bf16>(a, dlogits, scale, stream)));
 }

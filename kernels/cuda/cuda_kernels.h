@@ -78,10 +78,22 @@ size_t mw_k_attention_scratch_cuda(const struct mw_k_attention *shape);
 int mw_k_attention_fwd_cuda(const struct mw_k_attention_cuda *a, void *stream);
 int mw_k_attention_bwd_cuda(const struct mw_k_attention_cuda *a, void *stream);
 
+/* Parts of one sequence (shape.n_seqs 1, shape.seq keys):
+ * mw_k_attention_part_fwd and so on. delta has n_heads * own->n floats. */
+int mw_k_attention_part_fwd_cuda(const struct mw_k_attention_cuda *a,
+                                 const struct mw_k_queries *own, void *stream);
+int mw_k_attention_part_bwd_cuda(const struct mw_k_attention_cuda *a,
+                                 const struct mw_k_queries *own, void *stream);
+int mw_k_attention_merge_cuda(enum mw_k_elem elem, const struct mw_k_merge *m,
+                              void *out, float *lse, const void *part,
+                              const float *part_lse, void *stream);
+
+/* Row r is at position first + r mod seq. */
 struct mw_k_rotary {
     enum mw_k_elem elem;
     int rows, ld, seq, n_heads, head_dim, sign;
     float theta;
+    int first;
 };
 int mw_k_rotary_cuda(const struct mw_k_rotary *a, void *x, void *stream);
 
@@ -112,13 +124,16 @@ int mw_k_xent_sum_cuda(const struct mw_k_xent *a, void *stream);
 /* *out, on the device: the sum of the losses of the rows. */
 int mw_k_xent_loss_cuda(double *out, const float *sum, const float *target,
                         int rows, void *stream);
-/* dlogits may be logits. */
-int mw_k_xent_bwd_cuda(const struct mw_k_xent *a, void *dlogits, float scale,
-                       void *stream);
+/* dlogits, of type `out`, may be logits if that is theirs. */
+int mw_k_xent_bwd_cuda(const struct mw_k_xent *a, enum mw_k_elem out,
+                       void *dlogits, float scale, void *stream);
 
 /* y = x + bias + residual; bias may be NULL, y may be x or residual. */
 int mw_k_add_cuda(enum mw_k_elem elem, void *y, const void *x, const void *bias,
                   const void *residual, int rows, int width, void *stream);
+/* y += x, rows ld elements apart. */
+int mw_k_add_rows_cuda(enum mw_k_elem elem, void *y, size_t ld_y, const void *x,
+                       size_t ld_x, int rows, int width, void *stream);
 int mw_k_accumulate_cuda(float *y, const float *x, size_t n, void *stream);
 /* out = in[0] + in[1] + ... in this order; out may be one of them. */
 enum { MW_K_SUM_MAX = 16 };

@@ -65,7 +65,8 @@ __global__ void rotary(const struct mw_k_rotary a, T *x, size_t n)
     size_t per_row = half * static_cast<size_t>(a.n_heads);
     for (size_t i = mw_thread_first(); i < n; i += mw_thread_step()) {
         size_t row = i / per_row, head = i % per_row / half, pair = i % half;
-        float position = static_cast<float>(row % static_cast<size_t>(a.seq));
+        float position = static_cast<float>(static_cast<size_t>(a.first) +
+                                            row % static_cast<size_t>(a.seq));
         float exponent =
             -2.0f * static_cast<float>(pair) / static_cast<float>(a.head_dim);
         float angle = position * powf(a.theta, exponent);
@@ -89,6 +90,17 @@ __global__ void add(T *y, const T *x, const T *bias, const T *residual,
             v += mw_load(bias + i % width);
         }
         mw_store(y + i, v + mw_load(residual + i));
+    }
+}
+
+template <typename T>
+__global__ void add_rows(T *y, size_t ld_y, const T *x, size_t ld_x, size_t n,
+                         size_t width)
+{
+    for (size_t i = mw_thread_first(); i < n; i += mw_thread_step()) {
+        size_t row = i / width, col = i % width;
+        T *to = y + row * ld_y + col;
+        mw_store(to, mw_load(to) + mw_load(x + row * ld_x + col));
     }
 }
 
@@ -233,6 +245,25 @@ int mw_k_add_cuda(enum mw_k_elem elem, void *y, const void *x, const void *bias,
     return MW_BY_ELEM(
         elem, run_add<float>(y, x, bias, residual, rows, width, stream),
         run_add<mw_bf16>(y, x, bias, residual, rows, width, stream));
+}
+
+template <typename T>
+static int run_add_rows(void *y, size_t ld_y, const void *x, size_t ld_x,
+                        int rows, int width, void *stream)
+{
+    size_t n = static_cast<size_t>(rows) * static_cast<size_t>(width);
+    MW_LAUNCH(add_rows<T>, mw_grid(n), MW_BLOCK, stream)
+    (static_cast<T *>(y), ld_y, static_cast<const T *>(x), ld_x, n,
+     static_cast<size_t>(width));
+    return cudaGetLastError();
+}
+
+int mw_k_add_rows_cuda(enum mw_k_elem elem, void *y, size_t ld_y, const void *x,
+                       size_t ld_x, int rows, int width, void *stream)
+{
+    return MW_BY_ELEM(
+        elem, run_add_rows<float>(y, ld_y, x, ld_x, rows, width, stream),
+        run_add_rows<mw_bf16>(y, ld_y, x, ld_x, rows, width, stream));
 }
 
 int mw_k_accumulate_cuda(float *y, const float *x, size_t n, void *stream)

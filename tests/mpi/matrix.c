@@ -40,16 +40,16 @@ static void scenario_name(char *out, size_t room, enum matrix_model model,
 }
 
 static void write_scenario(enum matrix_model model, int ranks, const char *name,
-                           const char *more)
+                           const char *dtype, const char *more)
 {
     FILE *f = fopen(name, "w");
     assert_non_null(f);
     fprintf(f,
             "format: 1\nname: matrix\nmodel: %s\n"
             "cluster: {system: this-machine, nodes: 1, gpus_per_node: %d}\n"
-            "workload: {seq: 16, global_batch: 16, dtype: fp32, grad_dtype: "
+            "workload: {seq: 16, global_batch: 16, dtype: %s, grad_dtype: "
             "fp32, attention: flash, seed: 7%s}\n",
-            models[model], ranks, more);
+            models[model], ranks, dtype, more);
     assert_int_equal(fclose(f), 0);
 }
 
@@ -57,24 +57,27 @@ static void write_plain(enum matrix_model model, int ranks)
 {
     char name[64];
     scenario_name(name, sizeof name, model, ranks);
-    write_scenario(model, ranks, name, "");
+    write_scenario(model, ranks, name, "fp32", "");
 }
 
 /* The case's scenario: one of those, or written for it. */
 static void find_scenario(const struct matrix_case *c, int ranks, char *name,
                           size_t room)
 {
-    char more[64];
+    char more[64] = "";
     scenario_name(name, room, c->model, ranks);
     if (access(name, R_OK) != 0) {
         write_plain(c->model, ranks);
     }
     if (c->lora_rank > 0) {
-        snprintf(name, room, "matrix-lora-%d.yaml", ranks);
         snprintf(more, sizeof more, ", lora_rank: %d, lora_targets: %s",
                  c->lora_rank,
                  c->lora_targets == MW_LORA_ALL ? "all" : "attention");
-        write_scenario(c->model, ranks, name, more);
+    }
+    if (c->lora_rank > 0 || c->is_bf16) {
+        snprintf(name, room, "matrix-own-%d.yaml", ranks);
+        write_scenario(c->model, ranks, name, c->is_bf16 ? "bf16" : "fp32",
+                       more);
     }
 }
 
@@ -157,6 +160,7 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.etp = c->etp ? c->etp : 1;
     l.cp_form = c->cp_form;
     l.recompute = c->recompute;
+    l.offload_optimizer = 0.01 * c->offload_pct;
     l.micro_batch = c->micro_batch ? c->micro_batch : 1;
     l.schedule = c->schedule ? c->schedule : "1f1b";
     int layers[STAGES_MAX];
@@ -196,11 +200,13 @@ void matrix_describe(const struct matrix_case *c, const char *why, char *out,
                      size_t room)
 {
     snprintf(out, room,
-             "model %d lora %d tp %d sp %d cp %d %s ep %d etp %d pp %d x %d dp "
+             "model %d %s lora %d offload %d%% tp %d sp %d cp %d %s ep %d etp "
+             "%d pp %d x %d dp "
              "%d zero %d recompute %s %s: %s",
-             (int)c->model, c->lora_rank, c->tp, c->sp, c->cp,
-             mw_cp_form_name(c->cp_form), c->ep, c->etp, c->pp, c->vpp, c->dp,
-             c->zero, mw_recompute_name(c->recompute),
+             (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->lora_rank,
+             c->offload_pct, c->tp, c->sp, c->cp, mw_cp_form_name(c->cp_form),
+             c->ep, c->etp, c->pp, c->vpp, c->dp, c->zero,
+             mw_recompute_name(c->recompute),
              c->schedule ? c->schedule : "1f1b", why);
 }
 

@@ -30,8 +30,10 @@ struct matrix_case {
     enum mw_recompute recompute;
     int lora_rank; /* adapters; 0: none */
     enum mw_lora_targets lora_targets;
-    bool bare_ends; /* no layers beside embedding and head */
-    int ranks;      /* of the cluster it is planned for; 0: this job's */
+    bool is_bf16;    /* weights and activations; else float32 */
+    int offload_pct; /* of the optimizer's states, in the host's memory */
+    bool bare_ends;  /* no layers beside embedding and head */
+    int ranks;       /* of the cluster it is planned for; 0: this job's */
 };
 
 enum { MATRIX_WHY_MAX = 256 };

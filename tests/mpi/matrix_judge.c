@@ -1,7 +1,8 @@
 /*
  * What a verified run must also be: its losses sensible, its activations those
- * that the model predicts, to the byte, and its messages those of the
- * simulator's ledger, in number and bytes, by dimension and collective.
+ * that the model predicts, to the byte, its messages those of the simulator's
+ * ledger, in number and bytes, by dimension and collective, and in the host's
+ * memory the part of the optimizer that the plan puts there.
  *
  * Known differences are added to the ledger here:
  *   two copies of a tied embedding on one stage are both reduced and gathered
@@ -13,6 +14,7 @@
 
 #include "hwdb/hwdb.h"
 #include "sim/step/ledger.h"
+#include "sim/step/step.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,15 +99,17 @@ static bool holds(const struct mw_plan *p, int stage, int virtual_stage)
     return false;
 }
 
-static double embedding_bytes(const struct world *w)
+/* Of the weights, or of their gradients. */
+static double embedding_bytes(const struct world *w, enum mw_dtype dtype)
 {
     const struct mw_model *m = &w->scenario.model;
-    return 4.0 * m->vocab / w->plan.layout.tp * m->hidden;
+    return mw_dtype_bytes(dtype) * m->vocab / w->plan.layout.tp * m->hidden;
 }
 
 static void expect(const struct world *w, int stage, struct mw_traffic *out)
 {
     const struct mw_layout *l = &w->plan.layout;
+    const struct mw_workload *work = &w->scenario.workload;
     struct mw_ledger ledger = {0};
     bool has_embedding = holds(&w->plan, stage, 0);
     bool has_head = holds(&w->plan, stage, w->plan.n_virtual - 1);
@@ -121,13 +125,49 @@ static void expect(const struct world *w, int stage, struct mw_traffic *out)
     mw_array_release(&ledger);
     double *count = out->count[MW_DIM_DP], *bytes = out->bytes[MW_DIM_DP];
     for (int op = 0; has_both && op < MW_COLL_OP_COUNT; op++) {
-        bytes[op] += count[op] * embedding_bytes(w);
+        bytes[op] += count[op] * embedding_bytes(w, op == MW_ALL_GATHER
+                                                        ? work->dtype
+                                                        : work->grad_dtype);
     }
     if (l->zero == 3 && count[MW_ALL_GATHER] > 0.0 && has_embedding) {
         double n = (double)w->plan.n_microbatches / w->plan.schedule.n_routes;
         count[MW_ALL_GATHER] -= n;
-        bytes[MW_ALL_GATHER] -= n * embedding_bytes(w);
+        bytes[MW_ALL_GATHER] -= n * embedding_bytes(w, work->dtype);
     }
+}
+
+/* ---- the host's memory: states, and a gradient and a weight on their way --
+ */
+static void judge_host(const struct matrix_case *c, int ranks,
+                       const struct mw_drive_result *r,
+                       char out[MATRIX_WHY_MAX])
+{
+    const struct mw_step_opts opts = {.memory_only = true};
+    const int n_states = c->is_bf16 ? 3 : 2;
+    struct world w;
+    struct mw_step_result all;
+    struct mw_err err = {0};
+    open_world(&w, ranks);
+    /* Memory is the same on all; this one has rates for all types. */
+    assert_int_equal(mw_cost_ctx_init(&w.ctx, w.db, "dgx-h100", 1, 8, &err),
+                     MW_OK);
+    double part = w.plan.layout.offload_optimizer;
+    w.plan.layout.offload_optimizer = 0;
+    assert_int_equal(
+        mw_step_simulate(&w.scenario, &w.plan, &w.ctx, &opts, &all, &err),
+        MW_OK);
+    for (int i = 0; i < ranks; i++) {
+        int stage = mw_layout_coord(&w.plan.layout, i).pp;
+        double states = part * all.memory[stage].optimizer_bytes;
+        double want = states * (n_states + 2) / n_states;
+        if (fabs(r->host_peak_bytes[i] - want) > 0.02 * want) { /* ZeRO pads */
+            snprintf(out, MATRIX_WHY_MAX,
+                     "rank %d had %.0f bytes in the host's memory, not %.0f", i,
+                     r->host_peak_bytes[i], want);
+        }
+    }
+    mw_step_result_release(&all);
+    close_world(&w);
 }
 
 /* What the routers decide is not predicted; nor how many elements of norms are
@@ -199,4 +239,5 @@ void matrix_judge(const struct matrix_case *c, int ranks,
     judge_losses(c, r, out);
     judge_memory(c, r, out);
     judge_traffic(c, ranks, r, out);
+    judge_host(c, ranks, r, out);
 }

@@ -2,11 +2,11 @@
  * Cases as text, for long lists: words in any order, "gpt tp2 sp pp4 zb-h1".
  *
  *   gpt llama moe shared        the model
- *   tp cp pp x dp ep etp zero mb parts lora   with a number: that key (x:
- *                               chunks a stage, mb: sequences a micro-batch)
- *   sp, ring, a2a, selective, full, attention (adapters of attention alone),
- *   bare (no layers beside embedding and head)
- *   any other word              a schedule
+ *   tp cp pp x dp ep etp zero mb parts lora offload   with a number: that key
+ *                               (x: chunks a stage, mb: sequences a
+ * micro-batch, offload: of the optimizer, in percent) sp, ring, a2a, selective,
+ * full, attention (adapters of attention alone), bf16, bare (no layers beside
+ * embedding and head) any other word              a schedule
  */
 #include "matrix.h"
 
@@ -23,11 +23,12 @@ static bool set_number(struct matrix_case *c, const char *word)
     const struct {
         const char *key;
         int *value;
-    } keys[] = {
-        {"tp", &c->tp},          {"cp", &c->cp},         {"pp", &c->pp},
-        {"x", &c->vpp},          {"dp", &c->dp},         {"ep", &c->ep},
-        {"etp", &c->etp},        {"zero", &c->zero},     {"parts", &c->parts},
-        {"mb", &c->micro_batch}, {"lora", &c->lora_rank}};
+    } keys[] = {{"tp", &c->tp},          {"cp", &c->cp},
+                {"pp", &c->pp},          {"x", &c->vpp},
+                {"dp", &c->dp},          {"ep", &c->ep},
+                {"etp", &c->etp},        {"zero", &c->zero},
+                {"parts", &c->parts},    {"mb", &c->micro_batch},
+                {"lora", &c->lora_rank}, {"offload", &c->offload_pct}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t n = strlen(keys[i].key);
         char *end;
@@ -64,6 +65,8 @@ static bool set_word(struct matrix_case *c, const char *word)
         c->recompute = MW_RECOMPUTE_FULL;
     } else if (strcmp(word, "bare") == 0) {
         c->bare_ends = true;
+    } else if (strcmp(word, "bf16") == 0) {
+        c->is_bf16 = true;
     } else if (strcmp(word, "attention") == 0) {
         c->lora_targets = MW_LORA_ATTENTION;
     } else {

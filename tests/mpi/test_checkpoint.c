@@ -80,6 +80,16 @@ static void other_layouts_go_on(void **state)
         2e-6);
 }
 
+/* States are where they were before; the file does not tell. */
+static void states_on_the_host_go_on(void **state)
+{
+    (void)state;
+    const struct matrix_case on_host = matrix_read("gpt pp4 offload70");
+    const struct matrix_case plain = matrix_read("gpt pp4 x2 zb-v");
+    go_on(&on_host, &plain, 0);
+    go_on(&plain, &on_host, 0);
+}
+
 static void experts_move(void **state)
 {
     (void)state;
@@ -271,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_go_on_to_the_bit),
         cmocka_unit_test(other_layouts_go_on),
+        cmocka_unit_test(states_on_the_host_go_on),
         cmocka_unit_test(experts_move),
         cmocka_unit_test(adapters_go_on),
         cmocka_unit_test(adapters_of_a_trained_model),

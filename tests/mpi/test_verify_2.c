@@ -274,7 +274,7 @@ static void cuda_without_a_module(void **state)
     (void)state;
     const struct mw_dev_ops *ops = NULL;
     struct mw_err err = {0};
-    assert_int_equal(mw_dev_find("cuda", &ops, &err), MW_EMISSING);
+    assert_int_equal(mw_dev_find("cuda", MW_FP32, &ops, &err), MW_EMISSING);
     assert_non_null(strstr(err.text, "cuda backend is not available"));
 }
 

@@ -20,6 +20,8 @@ static const char *const tensor_and_data[] = {
     "*gpt tp2 sp pp2 dp2 zero1 mb2 full",
     "llama tp4 pp2", "llama pp8", "llama dp8 zero3",
     "*llama tp2 sp pp2 dp2 zero3", "llama tp2 sp dp4 zero2 selective",
+    "*llama tp2 sp pp2 dp2 zero1 offload60", "gpt pp8 zb-h1 offload100",
+    "llama dp8 zero3 offload50 mb2",
 };
 static const char *const schedules[] = {
     "gpt pp8 gpipe", "gpt pp8 gpipe-lifo", "gpt pp8 1f1b", "gpt pp8 eager-1f1b",
@@ -57,6 +59,7 @@ static const char *const adapters[] = {
     "gpt tp2 pp2 dp2 lora4", "*llama tp2 sp pp2 dp2 zero3 lora4",
     "llama cp4 ring dp2 lora4 attention", "gpt pp8 zb-h1 lora4 full",
     "*moe tp2 sp dp4 ep4 zero2 lora4", "gpt pp4 dp2 zero1 dualpipe lora4",
+    "moe tp2 sp dp4 ep2 zero1 lora4 offload100",
 };
 /* clang-format on */
 
@@ -136,7 +139,7 @@ static void test_adapters(void **state)
 /* ---- what the list has -----------------------------------------------------
  */
 struct counts {
-    int plans, sampled, sp, ep, etp, lora, chunks;
+    int plans, sampled, sp, ep, etp, lora, chunks, offload;
     int zero[4], recompute[3], cp_form[3], model[MATRIX_MODELS];
 };
 
@@ -150,6 +153,7 @@ static void count(const char *text, struct counts *n)
     n->etp += c.etp > 1;
     n->lora += c.lora_rank > 0;
     n->chunks += c.vpp > 1;
+    n->offload += c.offload_pct > 0;
     n->zero[c.zero]++;
     n->recompute[c.recompute]++;
     n->model[c.model]++;
@@ -203,6 +207,7 @@ static void test_the_list_has_everything(void **state)
     at_least("etp", n.etp, 3);
     at_least("adapters", n.lora, 5);
     at_least("chunks", n.chunks, 10);
+    at_least("offload", n.offload, 3);
     all_of("zero", n.zero, 4, 5);
     all_of("recompute", n.recompute, 3, 3);
     all_of("cp_form", n.cp_form, 3, 3);

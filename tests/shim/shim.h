@@ -16,7 +16,8 @@
  * there, blocks that an in-place reduce-scatter leaves undefined become NaN.
  * Any call can be made to fail (shim_fail_at).
  *
- * Left out: time, several devices, group calls, warps (see cuda_emulate.h).
+ * Left out: time, several devices, groups of calls on several communicators,
+ * warps (see cuda_emulate.h).
  */
 #ifndef MW_TESTS_SHIM_H
 #define MW_TESTS_SHIM_H

@@ -370,6 +370,39 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes,
     return cudaSuccess;
 }
 
+struct copy_rows {
+    char *dst;
+    const char *src;
+    size_t ld_dst, ld_src, width, n;
+};
+
+static bool run_copy_rows(void *args)
+{
+    const struct copy_rows *c = args;
+    for (size_t i = 0; i < c->n; i++) {
+        memmove(c->dst + i * c->ld_dst, c->src + i * c->ld_src, c->width);
+    }
+    return true;
+}
+
+/* Between places of the device alone. */
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t ld_dst, const void *src,
+                              size_t ld_src, size_t width, size_t n,
+                              enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    ENTER();
+    if (kind != cudaMemcpyDeviceToDevice || width > ld_dst || width > ld_src) {
+        return cudaErrorInvalidValue;
+    }
+    if (n > 0 && (!shim_is_device(dst, (n - 1) * ld_dst + width) ||
+                  !shim_is_device(src, (n - 1) * ld_src + width))) {
+        return cudaErrorInvalidValue;
+    }
+    const struct copy_rows c = {dst, src, ld_dst, ld_src, width, n};
+    shim_enqueue(stream, run_copy_rows, &c, sizeof c);
+    return cudaSuccess;
+}
+
 struct fill {
     char *dst;
     int value;

@@ -4,10 +4,6 @@
  * communicator before it have ended. Members of a communicator find each other
  * through the rank that made the unique id, on MPI_COMM_WORLD with tags of
  * their own.
- *
- * While the host program waits in MPI, queued work must go on, as it does on a
- * device; so the blocking MPI calls that it uses are wrapped here (profiling
- * interface) into polls that also run queued work.
  */
 #include "tests/shim/shim.h"
 
@@ -17,7 +13,6 @@
 #include <math.h>
 #include <mpi.h>
 #include <nccl.h>
-#include <sched.h>
 #include <string.h>
 
 enum { JOIN_TAG = 1 << 20, LATE_POLLS = 3 };
@@ -268,10 +263,8 @@ static void deliver(const struct nccl_op *o)
     }
 }
 
-static void end(struct nccl_op *o)
+static void release_copies(struct nccl_op *o)
 {
-    o->comm->n_done++;
-    o->comm->pending--;
     if (o->request == MPI_REQUEST_NULL) {
         mw_free(o->in_copy);
         mw_free(o->out_copy);
@@ -279,7 +272,13 @@ static void end(struct nccl_op *o)
         mw_array_push(&orphans, o->in_copy);
         mw_array_push(&orphans, o->out_copy);
     }
-    release(o->comm);
+}
+
+static void end(struct ncclComm *c)
+{
+    c->n_done++;
+    c->pending--;
+    release(c);
 }
 
 static bool run_op(void *args)
@@ -287,7 +286,8 @@ static bool run_op(void *args)
     struct nccl_op *o = args;
     int is_done = 0;
     if (o->comm->is_aborted) {
-        end(o);
+        release_copies(o);
+        end(o->comm);
         return true;
     }
     if (o->comm->n_done != o->number) {
@@ -299,9 +299,147 @@ static bool run_op(void *args)
     PMPI_Test(&o->request, &is_done, MPI_STATUS_IGNORE);
     if (is_done) {
         deliver(o);
-        end(o);
+        release_copies(o);
+        end(o->comm);
     }
     return is_done != 0;
+}
+
+/* ---- groups: messages that go on together ------------------------------- */
+struct group_op {
+    struct ncclComm *comm;
+    uint64_t number;
+    struct nccl_op *parts;
+    size_t n;
+};
+
+/* The group that is being called. */
+static struct {
+    int depth;
+    cudaStream_t stream;
+    MW_ARRAY(struct nccl_op) parts;
+} group;
+
+static void end_group(struct group_op *g)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        release_copies(&g->parts[i]);
+    }
+    mw_free(g->parts);
+    end(g->comm);
+}
+
+static bool run_group(void *args)
+{
+    struct group_op *g = args;
+    bool is_done = true;
+    if (g->comm->is_aborted) {
+        end_group(g);
+        return true;
+    }
+    if (g->comm->n_done != g->number) {
+        return false;
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        int has_ended = 0;
+        if (!g->parts[i].is_started) {
+            start(&g->parts[i]);
+        }
+        PMPI_Test(&g->parts[i].request, &has_ended, MPI_STATUS_IGNORE);
+        is_done = is_done && has_ended;
+    }
+    for (size_t i = 0; is_done && i < g->n; i++) {
+        deliver(&g->parts[i]);
+    }
+    if (is_done) {
+        end_group(g);
+    }
+    return is_done;
+}
+
+static ncclResult_t issue(struct ncclComm *comm, cudaStream_t stream,
+                          bool (*run)(void *args), void *op, size_t size)
+{
+    comm->n_issued++;
+    comm->pending++;
+    shim_enqueue(stream, run, op, size);
+    comm->late = (int)shim_draw(LATE_POLLS);
+    return comm->late > 0 ? ncclInProgress : ncclSuccess;
+}
+
+/* The header's declarations leave the arguments open. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+    ENTER();
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    bool is_failing = shim_enters();
+    struct group_op g = {.parts = group.parts.v, .n = group.parts.n};
+    if (group.depth == 0 || --group.depth > 0 || g.n == 0) {
+        return is_failing ? ncclInternalError : ncclSuccess;
+    }
+    memset(&group.parts, 0, sizeof group.parts);
+    if (is_failing) {
+        mw_free(g.parts);
+        return ncclInternalError;
+    }
+    g.comm = g.parts[0].comm;
+    g.number = g.comm->n_issued;
+    return issue(g.comm, group.stream, run_group, &g, sizeof g);
+}
+
+/* ---- calls
+ * ------------------------------------------------------------------------ */
+/* Sums and maxima of bfloat16, rounded each time as on a ring. */
+static float widen(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint16_t narrow(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+static void sum_halves(void *in, void *out, int *n, MPI_Datatype *type)
+{
+    const uint16_t *x = in;
+    uint16_t *y = out;
+    (void)type;
+    for (int i = 0; i < *n; i++) {
+        y[i] = narrow(widen(x[i]) + widen(y[i]));
+    }
+}
+
+static void max_halves(void *in, void *out, int *n, MPI_Datatype *type)
+{
+    const uint16_t *x = in;
+    uint16_t *y = out;
+    (void)type;
+    for (int i = 0; i < *n; i++) {
+        y[i] = narrow(fmaxf(widen(x[i]), widen(y[i])));
+    }
+}
+
+static MPI_Op op_of_halves(bool is_max)
+{
+    static MPI_Op made[2] = {MPI_OP_NULL, MPI_OP_NULL};
+    if (made[is_max] == MPI_OP_NULL) {
+        PMPI_Op_create(is_max ? max_halves : sum_halves, 1, &made[is_max]);
+    }
+    return made[is_max];
 }
 
 static bool set_type(struct nccl_op *o, ncclDataType_t type)
@@ -314,6 +452,11 @@ static bool set_type(struct nccl_op *o, ncclDataType_t type)
     case ncclFloat64:
         o->type = MPI_DOUBLE;
         o->bytes = 8 * (size_t)o->n;
+        return true;
+    case ncclBfloat16:
+        o->type = MPI_UINT16_T;
+        o->bytes = 2 * (size_t)o->n;
+        o->reduce = op_of_halves(o->reduce == MPI_MAX);
         return true;
     case ncclInt64:
         o->type = MPI_INT64_T;
@@ -341,11 +484,19 @@ static ncclResult_t enqueue(struct nccl_op *o, ncclComm_t comm, size_t count,
     }
     o->in_bytes = o->in ? n_in * o->bytes : 0;
     o->out_bytes = o->out ? n_out * o->bytes : 0;
-    o->number = comm->n_issued++;
-    comm->pending++;
-    shim_enqueue(stream, run_op, o, sizeof *o);
-    comm->late = (int)shim_draw(LATE_POLLS);
-    return comm->late > 0 ? ncclInProgress : ncclSuccess;
+    if (group.depth > 0) {
+        bool is_first = group.parts.n == 0;
+        if ((o->kind != SEND && o->kind != RECV) ||
+            (!is_first &&
+             (group.parts.v[0].comm != comm || group.stream != stream))) {
+            return ncclInvalidUsage;
+        }
+        group.stream = stream;
+        mw_array_push(&group.parts, *o);
+        return ncclSuccess;
+    }
+    o->number = comm->n_issued;
+    return issue(comm, stream, run_op, o, sizeof *o);
 }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count,
@@ -389,69 +540,4 @@ ncclResult_t ncclRecv(void *out, size_t count, ncclDataType_t type, int peer,
     ENTER();
     struct nccl_op o = {.kind = RECV, .out = out, .peer = peer};
     return enqueue(&o, comm, count, type, ncclSum, stream);
-}
-
-/* ---- the host's waits
- * ---------------------------------------------------------------- */
-static int poll(int rc, MPI_Request *request, MPI_Status *status)
-{
-    int is_done = 0;
-    while (rc == MPI_SUCCESS && !is_done) {
-        rc = PMPI_Test(request, &is_done, status);
-        shim_progress();
-        sched_yield();
-    }
-    return rc;
-}
-
-int MPI_Wait(MPI_Request *request, MPI_Status *status)
-{
-    return poll(MPI_SUCCESS, request, status);
-}
-
-int MPI_Recv(void *buf, int n, MPI_Datatype type, int source, int tag,
-             MPI_Comm comm, MPI_Status *status)
-{
-    MPI_Request r;
-    int rc = PMPI_Irecv(buf, n, type, source, tag, comm, &r);
-    return poll(rc, &r, status);
-}
-
-int MPI_Barrier(MPI_Comm comm)
-{
-    MPI_Request r;
-    int rc = PMPI_Ibarrier(comm, &r);
-    return poll(rc, &r, MPI_STATUS_IGNORE);
-}
-
-int MPI_Bcast(void *buf, int n, MPI_Datatype type, int root, MPI_Comm comm)
-{
-    MPI_Request r;
-    int rc = PMPI_Ibcast(buf, n, type, root, comm, &r);
-    return poll(rc, &r, MPI_STATUS_IGNORE);
-}
-
-int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype type,
-                  MPI_Op op, MPI_Comm comm)
-{
-    MPI_Request r;
-    int rc = PMPI_Iallreduce(in, out, n, type, op, comm, &r);
-    return poll(rc, &r, MPI_STATUS_IGNORE);
-}
-
-int MPI_Allgather(const void *in, int n_in, MPI_Datatype type_in, void *out,
-                  int n_out, MPI_Datatype type_out, MPI_Comm comm)
-{
-    MPI_Request r;
-    int rc = PMPI_Iallgather(in, n_in, type_in, out, n_out, type_out, comm, &r);
-    return poll(rc, &r, MPI_STATUS_IGNORE);
-}
-
-int MPI_Gather(const void *in, int n_in, MPI_Datatype type_in, void *out,
-               int n_out, MPI_Datatype type_out, int root, MPI_Comm comm)
-{
-    MPI_Request r;
-    int rc =
-        PMPI_Igather(in, n_in, type_in, out, n_out, type_out, root, comm, &r);
-    return poll(rc, &r, MPI_STATUS_IGNORE);
 }

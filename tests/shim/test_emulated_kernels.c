@@ -199,13 +199,36 @@ static void test_rotary(void **state)
             a.sign = sign;
             float *x = randoms(12 * 50, 3);
             void *tx = typed(x, 12 * 50, a.elem);
-            mw_k_rotary(x, a.rows, a.ld, a.seq, a.n_heads, a.head_dim, a.theta,
-                        sign);
+            a.first = sign < 0 ? 5 : 0;
+            for (int s = 0; s < 2; s++) {
+                mw_k_rotary_at(x + 6 * 50 * s, a.seq, a.ld, a.first, a.n_heads,
+                               a.head_dim, a.theta, sign);
+            }
             assert_int_equal(mw_k_rotary_cuda(&a, tx, NULL), 0);
             check("rotary", x, tx, 12 * 50, a.elem);
             mw_free(x);
             mw_free(tx);
         }
+    }
+}
+
+/* Columns of wide rows, and narrow rows beside each other. */
+static void test_add_rows(void **state)
+{
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        enum mw_k_elem e = (enum mw_k_elem)c;
+        float *y = randoms(7 * 30, 1), *x = randoms(7 * 11, 2);
+        void *ty = typed(y, 7 * 30, e), *tx = typed(x, 7 * 11, e);
+        for (size_t r = 0; r < 7; r++) {
+            mw_k_accumulate(y + r * 30 + 8, x + r * 11, 11);
+        }
+        assert_int_equal(mw_k_add_rows_cuda(e, (char *)ty + 8 * elem_bytes(e),
+                                            30, tx, 11, 7, 11, NULL),
+                         0);
+        check("add rows", y, ty, 7 * 30, e);
+        void *all[] = {y, x, ty, tx};
+        free_all(all, sizeof all / sizeof *all);
     }
 }
 
@@ -340,7 +363,8 @@ static void test_embedding(void **state)
 
 /* ---- cross-entropy
  * ------------------------------------------------------------ */
-static void xent_case(enum mw_k_elem e)
+/* Logits of one type, their gradient of another. */
+static void xent_case(enum mw_k_elem e, enum mw_k_elem e_out)
 {
     enum { ROWS = 11, N = 700, FIRST = 100 };
     size_t n = (size_t)ROWS * N;
@@ -370,8 +394,12 @@ static void xent_case(enum mw_k_elem e)
     assert_int_equal(
         mw_k_xent_loss_cuda(&loss, got_sum, got_target, ROWS, NULL), 0);
     mw_assert_near(loss, want, 1e-6, 0.0);
-    assert_int_equal(mw_k_xent_bwd_cuda(&a, tl, 0.125f, NULL), 0);
-    check("xent gradient", d, tl, n, e);
+    void *td = e == e_out ? tl : mw_calloc(n, 4);
+    assert_int_equal(mw_k_xent_bwd_cuda(&a, e_out, td, 0.125f, NULL), 0);
+    check("xent gradient", d, td, n, e_out);
+    if (td != tl) {
+        mw_free(td);
+    }
     mw_free(l);
     mw_free(d);
     mw_free(tl);
@@ -380,22 +408,19 @@ static void xent_case(enum mw_k_elem e)
 static void test_xent(void **state)
 {
     (void)state;
-    xent_case(MW_K_F32);
-    xent_case(MW_K_BF16);
+    xent_case(MW_K_F32, MW_K_F32);
+    xent_case(MW_K_BF16, MW_K_BF16);
+    xent_case(MW_K_F32, MW_K_BF16);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_bias),
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_rotary),
-        cmocka_unit_test(test_add),
-        cmocka_unit_test(test_sum_order),
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_bf16_rounding),
-        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_norms),         cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_activations),   cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_add),           cmocka_unit_test(test_add_rows),
+        cmocka_unit_test(test_sum_order),     cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_bf16_rounding), cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_xent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "exec/cuda/mw_cuda.h"
+#include "exec/exec_int.h"
 #include "tests/shim/shim.h"
 
 #include <math.h>
@@ -107,6 +108,37 @@ static void collectives(struct side *s, struct mw_comm *c)
     drop(s, g, all);
 }
 
+/* Block r of rank q, 1000 q + N r + i, is block q of rank r. */
+static void all_to_all(struct side *s, struct mw_comm *c)
+{
+    size_t all = (size_t)(N * c->size);
+    float *from = put(s, all, 1000.0f * (float)c->rank);
+    float *to = put(s, all, 0.0f);
+    OK(c->ops->all_to_all(c, from, to, N, MW_ELEM_F32, &s->err));
+    for (int q = 0; q < c->size; q++) {
+        expect(s, to + q * N, N, (float)(1000 * q + N * c->rank), 1.0f);
+    }
+    drop(s, from, all);
+    drop(s, to, all);
+}
+
+/* Small whole numbers are exact in bfloat16: v[i] = rank + i, summed. */
+static void halves(struct side *s, struct mw_comm *c)
+{
+    uint16_t v[N], *d = s->dev->ops->alloc(s->dev, sizeof v);
+    for (int i = 0; i < N; i++) {
+        v[i] = mw_bf16_of((float)(c->rank + i));
+    }
+    s->dev->ops->to_device(s->dev, d, v, sizeof v);
+    OK(c->ops->all_reduce(c, d, N, MW_ELEM_BF16, MW_REDUCE_SUM, &s->err));
+    s->dev->ops->to_host(s->dev, v, d, sizeof v);
+    for (int i = 0; i < N; i++) {
+        int sum = c->size * i + c->size * (c->size - 1) / 2;
+        assert_int_equal(v[i], mw_bf16_of((float)sum));
+    }
+    s->dev->ops->free(s->dev, d, sizeof v);
+}
+
 static void test_collectives(void **state)
 {
     (void)state;
@@ -114,6 +146,8 @@ static void test_collectives(void **state)
         struct side s;
         open_side(&s, seed);
         collectives(&s, s.comm);
+        all_to_all(&s, s.comm);
+        halves(&s, s.comm);
         close_side(&s);
     }
 }
@@ -133,6 +167,8 @@ static void test_split(void **state)
         assert_int_equal(alone->size, 1);
         collectives(&s, pair);
         collectives(&s, alone);
+        all_to_all(&s, pair);
+        all_to_all(&s, alone);
         collectives(&s, s.comm);
         alone->ops->free(alone);
         pair->ops->free(pair);
@@ -310,6 +346,10 @@ static enum mw_status short_run(struct side *s, float *buf)
     int peer = 1 - s->rank;
     enum mw_status st =
         ops->all_reduce(s->comm, buf, N, MW_ELEM_F32, MW_REDUCE_SUM, &s->err);
+    if (st == MW_OK) { /* of one element to each */
+        st =
+            ops->all_to_all(s->comm, buf, buf + N / 2, 1, MW_ELEM_F32, &s->err);
+    }
     if (st == MW_OK) {
         st = ops->send(s->comm, buf, N, MW_ELEM_F32, peer, 1, &sent, &s->err);
     }

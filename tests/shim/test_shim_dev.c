@@ -154,7 +154,8 @@ static void run_ends(struct pass *p, float *x)
     d->bias_bwd(p->dev, stats, x, ROWS, HIDDEN);
     d->accumulate(p->dev, table + 5, table + 200, 100);
     d->zero(p->dev, stats + 4 * ROWS, 64 * sizeof(float));
-    d->adamw(p->dev, &h, table, x, stats + 4 * ROWS, stats + 5 * ROWS, ROWS);
+    d->adamw(p->dev, &h, table, NULL, x, stats + 4 * ROWS, stats + 5 * ROWS,
+             ROWS);
     d->copy(p->dev, x + ROWS, table, 8 * sizeof(float));
     keep(p, table, VOCAB * HIDDEN);
     keep(p, x, ROWS * HIDDEN);

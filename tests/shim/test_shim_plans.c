@@ -40,6 +40,53 @@ static void run_cases(const struct matrix_case *cases, size_t n)
     }
 }
 
+static void run_texts(const char *const *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct matrix_case c = matrix_read(texts[i]);
+        run_cases(&c, 1);
+    }
+}
+
+/* Sequences in parts, adapters, states in the host's memory. */
+static void test_two_ranks_split_on(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "llama cp2 ring mb2",  "llama cp2",
+        "gpt cp2 a2a",         "llama pp2 seq1f1b",
+        "gpt tp2 sp lora4",    "llama dp2 lora4 zero1",
+        "gpt pp2 offload100",  "llama dp2 zero1 offload40",
+        "llama tp2 offload60",
+    };
+    if (world->size == 2) {
+        run_texts(texts, sizeof texts / sizeof *texts);
+    }
+}
+
+static void test_two_ranks_in_bfloat16(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "gpt bf16 pp2",
+        "llama bf16 pp2 zb-h1",
+        "llama bf16 dp2 zero1",
+        "llama bf16 dp2 zero2",
+        "gpt bf16 tp2 sp",
+        "llama bf16 tp2",
+        "llama bf16 dp2 zero3",
+        "llama bf16 cp2 ring",
+        "gpt bf16 cp2 a2a mb2",
+        "llama bf16 pp2 seq1f1b",
+        "gpt bf16 dp2 lora4",
+        "llama bf16 dp2 zero1 offload70",
+        "llama bf16 pp2 offload100 full",
+    };
+    if (world->size == 2) {
+        run_texts(texts, sizeof texts / sizeof *texts);
+    }
+}
+
 static void test_two_ranks(void **state)
 {
     (void)state;
@@ -81,6 +128,58 @@ static void test_four_ranks(void **state)
     }
 }
 
+static void test_four_ranks_split_on(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "llama cp4 ring",
+        "llama cp2 ring pp2",
+        "gpt tp2 cp2 a2a sp",
+        "llama bf16 tp2 sp dp2 zero1 offload50",
+        "llama bf16 cp2 ring pp2 full",
+    };
+    if (world->size == 4) {
+        run_texts(texts, sizeof texts / sizeof *texts);
+    }
+}
+
+static void train(const char *text, int steps, const char *resume,
+                  const char *checkpoint, double *out_loss)
+{
+    const struct matrix_case c = matrix_read(text);
+    const struct mw_drive_opts opts = {
+        .steps = steps, .resume = resume, .checkpoint = checkpoint};
+    struct mw_drive_result r;
+    struct mw_err err = {0};
+    if (matrix_run(world, &c, &opts, &r, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    memcpy(out_loss, r.loss, (size_t)steps * sizeof *out_loss);
+    mw_drive_result_release(&r);
+}
+
+/* A checkpoint has the float32 masters, so nothing is lost. */
+static void test_bfloat16_goes_on(void **state)
+{
+    (void)state;
+    static const char file[] = "shim.ckpt";
+    double whole[6], first[3], rest[3];
+    if (world->size != 2) {
+        return;
+    }
+    train("llama bf16 pp2", 6, NULL, NULL, whole);
+    train("llama bf16 pp2", 3, NULL, file, first);
+    train("llama bf16 pp2 x2 interleaved-1f1b", 3, file, NULL, rest);
+    for (int i = 0; i < 3; i++) {
+        assert_true(first[i] == whole[i] && rest[i] == whole[3 + i]);
+    }
+    assert_true(rest[2] < first[0]);
+    train("llama bf16 dp2 zero1 offload50", 3, file, NULL, rest);
+    for (int i = 0; i < 3; i++) {
+        mw_assert_near(rest[i], whole[3 + i], 1e-3, 0);
+    }
+}
+
 /* One rank has no GPU: all say so, nobody waits for the others. */
 static void test_a_rank_lacks_its_gpu(void **state)
 {
@@ -113,7 +212,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_two_ranks_split_on),
+        cmocka_unit_test(test_two_ranks_in_bfloat16),
+        cmocka_unit_test(test_bfloat16_goes_on),
         cmocka_unit_test(test_four_ranks),
+        cmocka_unit_test(test_four_ranks_split_on),
         cmocka_unit_test(test_a_rank_lacks_its_gpu),
         cmocka_unit_test(test_nothing_is_slowed),
     };

@@ -91,7 +91,11 @@ static void refusals(void **state)
     check_refused("gpt-small", "fp32", &l, "plan with reshard true");
     l.reshard = true;
     l.offload_optimizer = 1;
-    check_refused("gpt-small", "fp32", &l, "plan without offload");
+    l.offload_nvme = MW_NVME_OPTIMIZER;
+    check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");
+    l.offload_nvme = MW_NVME_NONE;
+    l.offload_activations = 0.5;
+    check_refused("gpt-small", "fp32", &l, "offload_optimizer alone");
 }
 
 /* ---- reference ---------------------------------------------------------- */
