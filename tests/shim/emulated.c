@@ -110,6 +110,7 @@ void check_same(void **first, const void *now, size_t bytes, int seed)
     }
     if (seed == N_SEEDS - 1) {
         mw_free(*first);
+        *first = NULL;
     }
 }
 
