@@ -210,8 +210,8 @@ static const struct mw_rule rules[] = {
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
     {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
-    {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
-     "our host executor offloads optimizer states to memory alone", "exec/job.c"},
+    {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",
+     "no offload is planned for our host executor", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
