@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # meshwright-exec needs no symbol and no library of CUDA, cuBLAS or NCCL; the
-# module, where it is built, exports its three names and says without a driver
+# module, where it is built, exports its four names and says without a driver
 # what is missing.
 set -euo pipefail
 fail() { echo "FAILED: $*" >&2; exit 1; }
@@ -14,5 +14,5 @@ if readelf -d "$exec_program" | grep NEEDED | grep -iE 'cuda|cublas|nccl'; then
 fi
 [ -n "${MW_MODULE:-}" ] || exit 0
 got=$(nm -D --defined-only "$MW_MODULE" | awk '{print $3}' | sort | tr '\n' ' ')
-[ "$got" = "mw_comm_nccl_wrap mw_cuda_set_timeout mw_dev_cuda " ] ||
+[ "$got" = "mw_comm_nccl_wrap mw_cuda_set_timeout mw_dev_cuda mw_dev_cuda_bf16 " ] ||
     fail "the module exports: $got"
