@@ -287,10 +287,9 @@ static enum mw_status attention_backward(struct mw_exec *ex,
                                          const struct mw_block_fwd *f,
                                          struct mw_block_bwd *k, void *dx)
 {
-    const struct mw_dims *d = &ex->dims;
     const void *dmid;
     struct mw_dev_attention a = attention_arg(ex, f);
-    if (d->recompute == MW_RECOMPUTE_SELECTIVE) {
+    if (mw_core_is_repeated(ex, f)) {
         mw_exec_relabel(ex, MW_SPAN_RECOMPUTE, "R");
         MW_TRY(core_forward(ex, f, &a));
         mw_exec_relabel(ex, MW_SPAN_B, "B");

@@ -128,7 +128,7 @@ enum mw_status mw_context_backward(struct mw_exec *ex,
 {
     switch (ex->job->layout.cp_form) {
     case MW_CP_GATHER:
-        return mw_gather_backward(ex, a);
+        return mw_gather_backward(ex, f, a);
     case MW_CP_RING:
         return mw_ring_backward(ex, a);
     case MW_CP_A2A:

@@ -113,9 +113,10 @@ enum mw_status mw_gather_forward(struct mw_exec *ex,
 
 /* Selective recomputation has gathered a moment ago. */
 enum mw_status mw_gather_backward(struct mw_exec *ex,
+                                  const struct mw_block_fwd *f,
                                   const struct mw_dev_attention *a)
 {
-    if (ex->dims.recompute != MW_RECOMPUTE_SELECTIVE) {
+    if (!mw_core_is_repeated(ex, f)) {
         MW_TRY(gather(ex, a));
     }
     ex->dev->ops->zero(ex->dev, ex->cp_mem[DKV], ex->cp_bytes[DKV]);

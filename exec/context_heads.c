@@ -168,10 +168,12 @@ void mw_heads_open(struct mw_exec *ex)
     mw_context_alloc(ex, DK, kv);
     mw_context_alloc(ex, DV, kv);
     mw_context_alloc(ex, DOUT, q);
-    if (d->recompute != MW_RECOMPUTE_SELECTIVE) {
+    bool is_lent =
+        d->recompute != MW_RECOMPUTE_SELECTIVE || d->recompute_layers > 0;
+    if (is_lent) {
         mw_context_alloc(ex, TOKEN_Q, d->is_fused_qkv ? q + 2 * kv : q);
     }
-    if (d->recompute != MW_RECOMPUTE_SELECTIVE && !d->is_fused_qkv) {
+    if (is_lent && !d->is_fused_qkv) {
         mw_context_alloc(ex, TOKEN_KV, 2 * kv);
     }
 }

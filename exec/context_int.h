@@ -34,6 +34,7 @@ void mw_gather_open(struct mw_exec *ex);
 enum mw_status mw_gather_forward(struct mw_exec *ex,
                                  const struct mw_dev_attention *a);
 enum mw_status mw_gather_backward(struct mw_exec *ex,
+                                  const struct mw_block_fwd *f,
                                   const struct mw_dev_attention *a);
 
 void mw_ring_open(struct mw_exec *ex);

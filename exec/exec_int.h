@@ -40,12 +40,13 @@ struct mw_dims {
     int shared_ffn;                /* of this rank */
     bool has_shared_gate;
     bool is_sp;                  /* sequence parallel, tp > 1 */
-    enum mw_recompute recompute; /* what B computes again */
-    bool is_dealt;               /* context parallel by heads: all-to-alls */
-    int lora_rank;       /* of adapters, beside which all is frozen; 0: none */
-    bool adapts_mlp;     /* not attention's linear layers alone */
-    bool keeps_repeated; /* full recomputation with W apart from B: what
-                            B repeated stays until W */
+    enum mw_recompute recompute; /* what B computes again ... */
+    int recompute_layers; /* of the first so many of a chunk; 0: of all */
+    bool is_dealt;        /* context parallel by heads: all-to-alls */
+    int lora_rank;        /* of adapters, beside which all is frozen; 0: none */
+    bool adapts_mlp;      /* not attention's linear layers alone */
+    bool keeps_repeated;  /* full recomputation with W apart from B: what
+                             B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -243,6 +244,21 @@ struct mw_exec {
     size_t act_bytes, act_peak_bytes;
     size_t kept_bytes, kept_peak_bytes;
 };
+
+/* What B computes again of layer i of a chunk. */
+static inline enum mw_recompute mw_recompute_of(const struct mw_exec *ex, int i)
+{
+    const struct mw_dims *d = &ex->dims;
+    bool is_kept = d->recompute_layers > 0 && i >= d->recompute_layers;
+    return is_kept ? MW_RECOMPUTE_NONE : d->recompute;
+}
+/* Does B compute a block's attention core again, and nothing else? */
+static inline bool mw_core_is_repeated(const struct mw_exec *ex,
+                                       const struct mw_block_fwd *f)
+{
+    return ex->dims.recompute == MW_RECOMPUTE_SELECTIVE &&
+           f->lse == ex->repeated.lse;
+}
 
 /* ---- set-up ------------------------------------------------------------- */
 /* Collective over `world`, which has the ranks of the layout. */

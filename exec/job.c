@@ -93,10 +93,6 @@ static enum mw_status check_features(const struct mw_layout *l,
     if (l->offload_nvme != MW_NVME_NONE) {
         return lacks(err, "offload to drives", "plan without offload_nvme");
     }
-    if (l->recompute_layers > 0) {
-        return lacks(err, "recomputation of some layers alone",
-                     "plan without recompute_layers");
-    }
     if (w->doc_tokens > 0) {
         return lacks(err, "packed sequences",
                      "take a workload without "

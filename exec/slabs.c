@@ -196,10 +196,9 @@ static void lay_moe_bwd(struct carve *c, const struct mw_exec *ex,
 
 /* All but its input. */
 static void lay_block_fwd(struct carve *c, const struct mw_exec *ex, int half,
-                          struct mw_block_fwd *f)
+                          bool is_selective, struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
-    bool is_selective = d->recompute == MW_RECOMPUTE_SELECTIVE;
     f->n1 = take_own(c, ex);
     if (d->is_dealt && !is_selective) {
         mw_context_lend_tokens(ex, f);
@@ -261,10 +260,12 @@ static size_t lay_fwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     struct carve c = {.base = base};
     lay_inputs(&c, ex, chunk, f);
     for (int i = 0; i < chunk->n_layers; i++) {
-        if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
+        enum mw_recompute again = mw_recompute_of(ex, i);
+        if (again == MW_RECOMPUTE_FULL) {
             f->blocks[i] = ex->repeated;
         } else {
-            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), &f->blocks[i]);
+            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]),
+                          again == MW_RECOMPUTE_SELECTIVE, &f->blocks[i]);
         }
         f->blocks[i].x = f->x[i];
     }
@@ -284,7 +285,7 @@ static size_t lay_repeated(struct mw_exec *ex, void *base)
     struct carve c = {.base = base};
     if (ex->dims.recompute == MW_RECOMPUTE_FULL) {
         int both = HALF_DENSE | (ex->dims.n_experts > 0 ? HALF_EXPERTS : 0);
-        lay_block_fwd(&c, ex, both, &ex->repeated);
+        lay_block_fwd(&c, ex, both, false, &ex->repeated);
     } else if (ex->dims.recompute == MW_RECOMPUTE_SELECTIVE) {
         lay_core(&c, ex, &ex->repeated);
     }
@@ -349,8 +350,10 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     }
     for (int i = 0; i < chunk->n_layers; i++) {
         lay_block_bwd(&c, ex, half_of(&chunk->blocks[i]), &b->blocks[i]);
-        if (ex->dims.keeps_repeated) {
-            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), &b->repeated[i]);
+        if (ex->dims.keeps_repeated &&
+            mw_recompute_of(ex, i) == MW_RECOMPUTE_FULL) {
+            lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), false,
+                          &b->repeated[i]);
         }
     }
     if (chunk->has_head) {

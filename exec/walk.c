@@ -160,8 +160,10 @@ static void forget_repeated(struct mw_exec *ex, const struct mw_chunk *c,
                             struct mw_fwd *f)
 {
     for (int i = 0; i < c->n_layers && ex->dims.keeps_repeated; i++) {
-        f->blocks[i] = ex->repeated;
-        f->blocks[i].x = f->x[i];
+        if (mw_recompute_of(ex, i) == MW_RECOMPUTE_FULL) {
+            f->blocks[i] = ex->repeated;
+            f->blocks[i].x = f->x[i];
+        }
     }
 }
 
@@ -182,7 +184,8 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
         MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer));
         mw_part_layer(ex, c, i);
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
-        if (c->blocks[i].is_moe && ex->dims.recompute != MW_RECOMPUTE_FULL) {
+        if (c->blocks[i].is_moe &&
+            mw_recompute_of(ex, i) != MW_RECOMPUTE_FULL) {
             mw_fwd_count_experts(ex, f, i);
         }
     }
@@ -199,7 +202,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
 }
 
 /* Full recomputation brings one layer back at a time, so B and W of a fused
- * pass go layer by layer. */
+ * pass go layer by layer, layers that are kept as well. */
 static bool weights_follow_layer(const struct mw_exec *ex)
 {
     return ex->dims.recompute == MW_RECOMPUTE_FULL && !ex->dims.keeps_repeated;
@@ -220,7 +223,7 @@ static enum mw_status repeat_forward(struct mw_exec *ex,
                                      const struct mw_chunk *c, struct mw_fwd *f,
                                      const struct mw_bwd *b, int i)
 {
-    if (ex->dims.recompute != MW_RECOMPUTE_FULL) {
+    if (mw_recompute_of(ex, i) != MW_RECOMPUTE_FULL) {
         return MW_OK;
     }
     f->blocks[i] = ex->dims.keeps_repeated ? b->repeated[i] : ex->repeated;

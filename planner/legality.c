@@ -204,7 +204,6 @@ static const struct mw_rule rules[] = {
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
-    {"host_recompute_layers", HOST, "recompute_layers == 0", "our host executor recomputes all layers or none", "exec/job.c"},
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
     {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},

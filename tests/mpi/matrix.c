@@ -160,6 +160,7 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.etp = c->etp ? c->etp : 1;
     l.cp_form = c->cp_form;
     l.recompute = c->recompute;
+    l.recompute_layers = c->recompute_layers;
     l.offload_optimizer = 0.01 * c->offload_pct;
     l.micro_batch = c->micro_batch ? c->micro_batch : 1;
     l.schedule = c->schedule ? c->schedule : "1f1b";
@@ -202,11 +203,11 @@ void matrix_describe(const struct matrix_case *c, const char *why, char *out,
     snprintf(out, room,
              "model %d %s lora %d offload %d%% tp %d sp %d cp %d %s ep %d etp "
              "%d pp %d x %d dp "
-             "%d zero %d recompute %s %s: %s",
+             "%d zero %d recompute %s %d %s: %s",
              (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->lora_rank,
              c->offload_pct, c->tp, c->sp, c->cp, mw_cp_form_name(c->cp_form),
              c->ep, c->etp, c->pp, c->vpp, c->dp, c->zero,
-             mw_recompute_name(c->recompute),
+             mw_recompute_name(c->recompute), c->recompute_layers,
              c->schedule ? c->schedule : "1f1b", why);
 }
 

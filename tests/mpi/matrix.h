@@ -28,6 +28,7 @@ struct matrix_case {
     int cp, ep, etp; /* 0: 1 */
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
+    int recompute_layers; /* 0: all */
     int lora_rank; /* adapters; 0: none */
     enum mw_lora_targets lora_targets;
     bool is_bf16;    /* weights and activations; else float32 */

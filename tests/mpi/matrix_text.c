@@ -1,12 +1,16 @@
 /*
  * Cases as text, for long lists: words in any order, "gpt tp2 sp pp4 zb-h1".
  *
- *   gpt llama moe shared        the model
- *   tp cp pp x dp ep etp zero mb parts lora offload   with a number: that key
- *                               (x: chunks a stage, mb: sequences a
- * micro-batch, offload: of the optimizer, in percent) sp, ring, a2a, selective,
- * full, attention (adapters of attention alone), bf16, bare (no layers beside
- * embedding and head) any other word              a schedule
+ *   gpt llama moe shared   the model
+ *   tp cp pp x dp ep etp zero mb parts lora first offload
+ *                          with a number: that key, where x is chunks a stage,
+ *                          mb sequences a micro-batch, first the layers of a
+ *                          stage that are recomputed, offload the percentage of
+ *                          the optimizer that is on the host
+ *   sp ring a2a selective full bf16
+ *   attention              adapters of attention alone
+ *   bare                   no layers beside embedding and head
+ *   any other word         a schedule
  */
 #include "matrix.h"
 
@@ -23,12 +27,19 @@ static bool set_number(struct matrix_case *c, const char *word)
     const struct {
         const char *key;
         int *value;
-    } keys[] = {{"tp", &c->tp},          {"cp", &c->cp},
-                {"pp", &c->pp},          {"x", &c->vpp},
-                {"dp", &c->dp},          {"ep", &c->ep},
-                {"etp", &c->etp},        {"zero", &c->zero},
-                {"parts", &c->parts},    {"mb", &c->micro_batch},
-                {"lora", &c->lora_rank}, {"offload", &c->offload_pct}};
+    } keys[] = {{"tp", &c->tp},
+                {"cp", &c->cp},
+                {"pp", &c->pp},
+                {"x", &c->vpp},
+                {"dp", &c->dp},
+                {"ep", &c->ep},
+                {"etp", &c->etp},
+                {"zero", &c->zero},
+                {"parts", &c->parts},
+                {"mb", &c->micro_batch},
+                {"lora", &c->lora_rank},
+                {"offload", &c->offload_pct},
+                {"first", &c->recompute_layers}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t n = strlen(keys[i].key);
         char *end;

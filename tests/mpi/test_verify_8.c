@@ -22,6 +22,9 @@ static const char *const tensor_and_data[] = {
     "*llama tp2 sp pp2 dp2 zero3", "llama tp2 sp dp4 zero2 selective",
     "*llama tp2 sp pp2 dp2 zero1 offload60", "gpt pp8 zb-h1 offload100",
     "llama dp8 zero3 offload50 mb2",
+    "*gpt tp2 sp pp2 dp2 full first1", "llama pp4 x2 dp2 zb-v full first1",
+    "llama pp2 cp2 dp2 selective first2 zero3",
+    "llama cp2 a2a pp2 dp2 selective first1", "moe pp2 dp4 ep4 full first2",
 };
 static const char *const schedules[] = {
     "gpt pp8 gpipe", "gpt pp8 gpipe-lifo", "gpt pp8 1f1b", "gpt pp8 eager-1f1b",

@@ -63,10 +63,6 @@ static void refusals(void **state)
     l.zero = 3;
     check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
     l = layout(1, 1, 1, 4);
-    l.recompute = MW_RECOMPUTE_FULL;
-    l.recompute_layers = 1;
-    check_refused("gpt-small", "fp32", &l, "plan without recompute_layers");
-    l = layout(1, 1, 1, 4);
     l.cp = 4;
     l.dp = 1;
     l.cp_form = MW_CP_RING;
