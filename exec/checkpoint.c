@@ -277,7 +277,7 @@ static bool writes(const struct mw_exec *ex, const struct mw_slice *s)
     const struct mw_layout *l = &ex->job->layout;
     const struct mw_unit *u = &ex->shards.units.v[s->unit];
     bool is_whole = s->param->shard == MW_SHARD_NONE;
-    bool is_copy = s->is_tied ||
+    bool is_copy = s->is_tied || ex->copies->rank > 0 ||
                    (l->zero == 0 && mw_unit_group(ex, u)->rank > 0) ||
                    (is_whole && ex->tp->rank > 0);
     return !is_copy;

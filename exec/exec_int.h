@@ -189,7 +189,8 @@ struct mw_exec {
     struct mw_comm *tp, *cp, *ends;
     /* Of experts: other experts, other parts of the same, the same ones. */
     struct mw_comm *ep, *etp, *edp;
-    struct mw_comm *dp; /* ranks that share a gradient */
+    struct mw_comm *dp; /* ranks that share a gradient; with dp_shard, out */
+    struct mw_comm *copies; /* those that then have the same share of it */
     struct mw_dev *dev;
     enum mw_elem elem; /* of activations and weights */
     struct mw_rec *rec;
@@ -203,9 +204,10 @@ struct mw_exec {
     /* Gradients of the second route where this device is its own twin: one
      * rank, or the middle of an odd number; else NULL. */
     float *g_twin;
-    void *unit_w;  /* one layer's units, with ZeRO-3 */
+    void *unit_w;  /* with ZeRO-3: one layer's units, or without resharding
+                      all of them */
     float *unit_g; /* and with ZeRO-2 */
-    size_t n_unit;
+    size_t n_unit, n_unit_w;
     int n_chunks;
     struct mw_chunk *chunks;
     struct mw_fwd **fwd; /* [n_chunks]: pools */
@@ -476,10 +478,12 @@ size_t mw_units_largest(const struct mw_exec *ex);
 /* Ranks that share a unit's gradients. */
 struct mw_comm *mw_unit_group(const struct mw_exec *ex,
                               const struct mw_unit *u);
+/* Where a unit begins in unit_w. */
+size_t mw_unit_place(const struct mw_exec *ex, const struct mw_unit *u);
 /* Before F or B of a layer (-1: embedding, n_layers: head): its weights
  * (ZeRO-3). Around W: its gradients (ZeRO-2). After the update: all weights
  * (ZeRO-1 and 2). */
-enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer);
+enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer, enum mw_pass pass);
 void mw_layer_begin_weight(struct mw_exec *ex, int layer);
 enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer);
 enum mw_status mw_units_gather(struct mw_exec *ex);

@@ -71,16 +71,8 @@ static enum mw_status check_features(const struct mw_layout *l,
                                      const struct mw_workload *w,
                                      struct mw_err *err)
 {
-    if (l->dp_shard > 0 && l->dp_shard < l->dp) {
-        return lacks(err, "ZeRO within groups of replicas",
-                     "plan without dp_shard");
-    }
     if (l->cp_inner > 1) {
         return lacks(err, "all-to-alls inside a ring", "plan with cp_inner 1");
-    }
-    if (!l->reshard) {
-        return lacks(err, "ZeRO-3 that keeps gathered weights",
-                     "plan with reshard true");
     }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         return lacks(err, "compressed gradients",

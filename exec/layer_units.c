@@ -16,7 +16,12 @@
  *           2  gradients too: W of a layer fills a buffer of its units, which
  *              are reduce-scattered; the own parts are added to the stored ones
  *           3  weights too: a layer's are gathered before F and before B into
- *              a buffer of its units, and forgotten afterwards
+ *              a buffer of its units, and forgotten afterwards; without
+ *              `reshard` before F alone, into a buffer of all units
+ *
+ * With dp_shard a group is a set of that many replicas, and what was reduced is
+ * added over the ranks that have the same share in the other sets (Zhao et al.,
+ * "PyTorch FSDP", 2023, section 3.2.2).
  */
 #include "exec/exec_int.h"
 
@@ -117,26 +122,60 @@ static enum mw_status unit_collective(struct mw_exec *ex, const char *name,
     return st;
 }
 
-/* Own part of a unit in the buffer of its layer's units. */
-static size_t own_place(const struct mw_exec *ex, const struct mw_unit *u)
+/* The own share of a summed unit, at g, over the ranks that have the same one.
+ */
+static enum mw_status add_copies(struct mw_exec *ex, const struct mw_unit *u,
+                                 float *g)
 {
-    return u->place +
-           u->n / ranks_of(ex, u) * (size_t)mw_unit_group(ex, u)->rank;
+    struct mw_comm *c = ex->copies;
+    double ways = (double)ranks_of(ex, u);
+    const struct mw_rec_event e = {.type = MW_REC_COLL,
+                                   .span = MW_SPAN_DP,
+                                   .name = "copies' gradients",
+                                   .microbatch = ex->rec->label.microbatch,
+                                   .stage = ex->rec->label.stage,
+                                   .bytes =
+                                       (double)u->n_used * sizeof(float) / ways,
+                                   .dim = MW_DIM_DP,
+                                   .is_copy = true,
+                                   .coll = MW_ALL_REDUCE};
+    if (c->size == 1) {
+        return MW_OK;
+    }
+    int64_t begin_ns = mw_rec_comm_begin(ex->rec);
+    enum mw_status st = c->ops->all_reduce(c, g, u->n / ranks_of(ex, u),
+                                           MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
+    mw_rec_comm_end(ex->rec, begin_ns, &e);
+    return st;
+}
+
+/* Own part of a unit that begins at `place`. */
+static size_t own_place(const struct mw_exec *ex, const struct mw_unit *u,
+                        size_t place)
+{
+    return place + u->n / ranks_of(ex, u) * (size_t)mw_unit_group(ex, u)->rank;
+}
+
+size_t mw_unit_place(const struct mw_exec *ex, const struct mw_unit *u)
+{
+    return ex->job->layout.reshard ? u->place : u->offset;
 }
 
 static enum mw_status fetch_unit(struct mw_exec *ex, const struct mw_unit *u)
 {
-    size_t n = u->n / ranks_of(ex, u);
+    size_t n = u->n / ranks_of(ex, u), place = mw_unit_place(ex, u);
     ex->dev->ops->copy(
-        ex->dev, mw_dev_at(ex->dev, ex->unit_w, own_place(ex, u)),
+        ex->dev, mw_dev_at(ex->dev, ex->unit_w, own_place(ex, u, place)),
         mw_dev_at(ex->dev, ex->w, u->stored), n * ex->dev->elem_bytes);
     return unit_collective(ex, "weights", u, true,
-                           mw_dev_at(ex->dev, ex->unit_w, u->place));
+                           mw_dev_at(ex->dev, ex->unit_w, place));
 }
 
-enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer)
+enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer, enum mw_pass pass)
 {
-    for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 3); i++) {
+    bool is_there = pass != MW_PASS_F && !ex->job->layout.reshard;
+    for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 3) && !is_there;
+         i++) {
         if (ex->shards.units.v[i].layer == layer) {
             MW_TRY(fetch_unit(ex, &ex->shards.units.v[i]));
         }
@@ -160,10 +199,11 @@ enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer)
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
         if (learns_in(u, layer)) {
+            float *own = ex->unit_g + own_place(ex, u, u->place);
             MW_TRY(unit_collective(ex, "gradients", u, false,
                                    ex->unit_g + u->place));
-            ex->dev->ops->accumulate(ex->dev, ex->g + u->stored,
-                                     ex->unit_g + own_place(ex, u),
+            MW_TRY(add_copies(ex, u, own));
+            ex->dev->ops->accumulate(ex->dev, ex->g + u->stored, own,
                                      u->n / ranks_of(ex, u));
         }
     }
@@ -213,9 +253,12 @@ enum mw_status mw_units_reduce(struct mw_exec *ex)
         if (u->is_frozen) {
             continue;
         }
-        MW_TRY(is_split(ex, 1)
-                   ? unit_collective(ex, name, u, false, ex->g + u->offset)
-                   : reduce_whole(ex, u, name));
+        if (!is_split(ex, 1)) {
+            MW_TRY(reduce_whole(ex, u, name));
+            continue;
+        }
+        MW_TRY(unit_collective(ex, name, u, false, ex->g + u->offset));
+        MW_TRY(add_copies(ex, u, ex->g + own_place(ex, u, u->offset)));
     }
     return MW_OK;
 }

@@ -79,14 +79,31 @@ static enum mw_status split_expert_groups(struct mw_exec *ex, int pair_stage,
     struct mw_comm *w = ex->world;
     int etp = l->etp, all = l->ep * etp;
     int n_stage = l->dp * l->cp * l->tp;
+    int n_set = mw_layout_shard_ways(l) * l->cp * l->tp;
     int at = (ex->at.dp * l->cp + ex->at.cp) * l->tp + ex->at.tp;
     int first = ex->at.pp * n_stage;
     MW_TRY(w->ops->split(w, first + at / etp, at % etp, &ex->etp, err));
     MW_TRY(w->ops->split(w, first + at / all * etp + at % etp, at / etp % l->ep,
                          &ex->ep, err));
-    int copy = at / all + (is_second ? n_stage / all : 0);
-    return w->ops->split(w, pair_stage * n_stage + at % all, copy, &ex->edp,
-                         err);
+    int copy = at % n_set / all + (is_second ? n_set / all : 0);
+    int color = pair_stage * n_stage + at / n_set * n_set + at % all;
+    return w->ops->split(w, color, copy, &ex->edp, err);
+}
+
+/* Gradients are summed over the replicas and, on two routes, over both holders
+ * of the same virtual stages; with dp_shard over sets of replicas first. */
+static enum mw_status split_data_groups(struct mw_exec *ex, int pair_stage,
+                                        bool is_second, struct mw_err *err)
+{
+    struct mw_comm *w = ex->world;
+    const struct mw_layout *l = &ex->job->layout;
+    int ways = mw_layout_shard_ways(l), set = ex->at.dp / ways;
+    int in_set = ex->at.dp % ways * l->cp + ex->at.cp;
+    int color = (pair_stage * (l->dp / ways) + set) * l->tp + ex->at.tp;
+    int place = (ex->at.pp * ways * l->cp + in_set) * l->tp + ex->at.tp;
+    MW_TRY(w->ops->split(w, color, (is_second ? ways * l->cp : 0) + in_set,
+                         &ex->dp, err));
+    return w->ops->split(w, place, set, &ex->copies, err);
 }
 
 static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
@@ -95,15 +112,11 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     const struct mw_layout *l = &ex->job->layout;
     int data = ex->at.dp * l->cp + ex->at.cp, n_data = l->dp * l->cp;
     int tp_color = ex->at.pp * n_data + data;
-    /* Gradients are summed over the replicas and, on two routes, over both
-     * holders of the same virtual stages. */
     int twin = mw_job_twin_stage(ex->job, ex->at.pp);
     bool is_second = ex->at.pp > twin;
     int pair_stage = is_second ? twin : ex->at.pp;
-    int dp_color = pair_stage * l->tp + ex->at.tp;
-    int dp_key = (is_second ? n_data : 0) + data;
     MW_TRY(w->ops->split(w, tp_color, ex->at.tp, &ex->tp, err));
-    MW_TRY(w->ops->split(w, dp_color, dp_key, &ex->dp, err));
+    MW_TRY(split_data_groups(ex, pair_stage, is_second, err));
     int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
     MW_TRY(split_expert_groups(ex, pair_stage, is_second, err));
@@ -128,13 +141,14 @@ static struct mw_tensor tensor_of(const struct mw_exec *ex,
     }
     /* In the buffers of all, or where its unit stands while it is needed. */
     const struct mw_unit *u = &ex->shards.units.v[s->unit];
-    size_t in_units = u->place + s->offset - u->offset;
-    return (struct mw_tensor){ex->unit_w
-                                  ? mw_dev_at(ex->dev, ex->unit_w, in_units)
-                                  : mw_dev_at(ex->dev, ex->w, s->offset),
-                              s->is_frozen ? NULL
-                              : ex->unit_g ? ex->unit_g + in_units
-                                           : ex->g + s->offset};
+    size_t in_unit = s->offset - u->offset;
+    return (struct mw_tensor){
+        ex->unit_w
+            ? mw_dev_at(ex->dev, ex->unit_w, mw_unit_place(ex, u) + in_unit)
+            : mw_dev_at(ex->dev, ex->w, s->offset),
+        s->is_frozen ? NULL
+        : ex->unit_g ? ex->unit_g + u->place + in_unit
+                     : ex->g + s->offset};
 }
 
 static struct mw_tensor tensor(const struct mw_exec *ex, const char *name,
@@ -276,9 +290,10 @@ static void make_buffers(struct mw_exec *ex)
     mw_states_open(ex);
     ex->n_unit = mw_units_largest(ex);
     ex->unit_g = zero >= 2 ? flat(ex, ex->n_unit) : NULL;
+    ex->n_unit_w = ex->job->layout.reshard ? ex->n_unit : ex->shards.n_total;
     ex->unit_w =
         zero >= 3
-            ? ex->dev->ops->alloc(ex->dev, ex->n_unit * ex->dev->elem_bytes)
+            ? ex->dev->ops->alloc(ex->dev, ex->n_unit_w * ex->dev->elem_bytes)
             : NULL;
     size_t width = max_size((size_t)d->hidden, (size_t)d->ffn);
     width = max_size(width, (size_t)d->q_width);
@@ -387,7 +402,7 @@ void mw_exec_close(struct mw_exec *ex)
     }
     if (ex->unit_w) {
         ex->dev->ops->free(ex->dev, ex->unit_w,
-                           ex->n_unit * ex->dev->elem_bytes);
+                           ex->n_unit_w * ex->dev->elem_bytes);
     }
     if (ex->tmp) {
         ex->dev->ops->free(ex->dev, ex->tmp, ex->tmp_bytes);
@@ -395,8 +410,8 @@ void mw_exec_close(struct mw_exec *ex)
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);
-    struct mw_comm *groups[] = {ex->tp,  ex->cp,  ex->dp,  ex->ep,
-                                ex->etp, ex->edp, ex->ends};
+    struct mw_comm *groups[] = {ex->tp, ex->cp,  ex->dp,  ex->copies,
+                                ex->ep, ex->etp, ex->edp, ex->ends};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i]) {
             groups[i]->ops->free(groups[i]);

@@ -27,6 +27,7 @@ struct mw_rec_event {
     double bytes;    /* communication: whole buffer */
     enum mw_dim dim; /* whose group */
     bool is_expert;  /* MW_DIM_DP: the ranks that have the same experts */
+    bool is_copy;    /* MW_DIM_DP: those that own the same share (dp_shard) */
     enum mw_coll_op coll;
     int peer, tag; /* sends and receives: world rank, message tag */
 };

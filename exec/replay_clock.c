@@ -60,7 +60,7 @@ static struct mw_group gradient_group(const struct mw_exec *ex,
                                       bool is_expert)
 {
     const struct mw_layout *l = &ex->job->layout;
-    struct mw_group g = mw_cost_grad_group(l, is_expert, ctx->gpus_per_node);
+    struct mw_group g = mw_cost_shard_group(l, is_expert, ctx->gpus_per_node);
     int twin = mw_job_twin_stage(ex->job, ex->at.pp);
     if (twin != ex->at.pp) {
         bool crosses =
@@ -78,7 +78,9 @@ static double collective_cost(const struct mw_exec *ex,
 {
     const struct mw_layout *l = &ex->job->layout;
     struct mw_group g;
-    if (e->dim == MW_DIM_DP) {
+    if (e->is_copy) {
+        g = mw_cost_replica_group(l, ctx->gpus_per_node);
+    } else if (e->dim == MW_DIM_DP) {
         g = gradient_group(ex, ctx, e->is_expert);
     } else if (e->dim == MW_DIM_PP) {
         g = pair_group(ex, ctx);
@@ -116,7 +118,7 @@ static struct mw_comm *group_of(const struct mw_exec *ex,
     case MW_DIM_CP:
         return ex->cp;
     case MW_DIM_DP:
-        return e->is_expert ? ex->edp : ex->dp;
+        return e->is_copy ? ex->copies : e->is_expert ? ex->edp : ex->dp;
     case MW_DIM_TP:
     case MW_DIM_COUNT:
         break;

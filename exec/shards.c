@@ -42,7 +42,7 @@ static bool holds_layer(const struct mw_job *job, int stage, int layer)
 int mw_shards_sharers(const struct mw_job *job, int stage, bool is_expert)
 {
     const struct mw_layout *l = &job->layout;
-    int n = l->dp * l->cp;
+    int n = mw_layout_shard_ways(l) * l->cp;
     if (is_expert) {
         n = n * l->tp / (l->ep * l->etp);
     }

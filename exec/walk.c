@@ -141,7 +141,7 @@ static enum mw_status forward_input(struct mw_exec *ex,
 {
     int k = c->virtual_stage;
     if (c->has_embedding) {
-        MW_TRY(mw_layer_fetch(ex, -1));
+        MW_TRY(mw_layer_fetch(ex, -1, MW_PASS_F));
         return mw_embedding_forward(ex, c, f);
     }
     if (is_here(ex, k - 1, f->microbatch)) {
@@ -181,7 +181,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
     mw_rec_work(ex->rec, MW_SPAN_F, "F", whole_of(ex, microbatch), k);
     MW_TRY(forward_input(ex, c, f));
     for (int i = 0; i < c->n_layers; i++) {
-        MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer));
+        MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer, MW_PASS_F));
         mw_part_layer(ex, c, i);
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
         if (c->blocks[i].is_moe &&
@@ -190,7 +190,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
         }
     }
     if (c->has_head) {
-        MW_TRY(mw_layer_fetch(ex, head_layer(ex)));
+        MW_TRY(mw_layer_fetch(ex, head_layer(ex), MW_PASS_F));
         MW_TRY(mw_head_forward(ex, c, f));
     }
     mw_rec_idle(ex->rec);
@@ -249,7 +249,7 @@ static enum mw_status backward_layer(struct mw_exec *ex,
                                      const struct mw_chunk *c, struct mw_fwd *f,
                                      const struct mw_bwd *b, int i)
 {
-    MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer));
+    MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer, MW_PASS_B));
     mw_part_layer(ex, c, i);
     MW_TRY(repeat_forward(ex, c, f, b, i));
     MW_TRY(mw_block_backward(ex, &c->blocks[i], &f->blocks[i], &b->blocks[i],
@@ -280,7 +280,7 @@ static enum mw_status walk_backward(struct mw_exec *ex, int chunk,
     }
     mw_rec_work(ex->rec, MW_SPAN_B, "B", whole_of(ex, microbatch), k);
     if (c->has_head) {
-        MW_TRY(mw_layer_fetch(ex, head_layer(ex)));
+        MW_TRY(mw_layer_fetch(ex, head_layer(ex), MW_PASS_B));
         MW_TRY(mw_head_backward(ex, c, f, b));
     }
     for (int i = c->n_layers - 1; i >= 0; i--) {

@@ -205,12 +205,10 @@ static const struct mw_rule rules[] = {
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
     {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
-    {"host_dp_shard", HOST, "dp_shard == 0 || dp_shard == dp", "our host executor has no groups of replicas", "exec/job.c"},
-    {"host_reshard", HOST, "reshard", "our host executor frees what ZeRO-3 gathered", "exec/job.c"},
     {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
-    {"host_offload", HOST, "!offload_optimizer && !offload_weights && !offload_activations",
-     "no offload is planned for our host executor", "exec/job.c"},
+    {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
+     "our host executor offloads optimizer states to memory alone", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */

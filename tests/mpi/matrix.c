@@ -154,6 +154,8 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.vpp = c->vpp ? c->vpp : 1;
     l.dp = c->dp;
     l.zero = c->zero;
+    l.dp_shard = c->dp_shard;
+    l.reshard = !c->keeps_all;
     l.sp = c->sp;
     l.cp = c->cp ? c->cp : 1;
     l.ep = c->ep ? c->ep : 1;
@@ -202,13 +204,12 @@ void matrix_describe(const struct matrix_case *c, const char *why, char *out,
 {
     snprintf(out, room,
              "model %d %s lora %d offload %d%% tp %d sp %d cp %d %s ep %d etp "
-             "%d pp %d x %d dp "
-             "%d zero %d recompute %s %d %s: %s",
+             "%d pp %d x %d dp %d zero %d in %d%s recompute %s %d %s: %s",
              (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->lora_rank,
              c->offload_pct, c->tp, c->sp, c->cp, mw_cp_form_name(c->cp_form),
-             c->ep, c->etp, c->pp, c->vpp, c->dp, c->zero,
-             mw_recompute_name(c->recompute), c->recompute_layers,
-             c->schedule ? c->schedule : "1f1b", why);
+             c->ep, c->etp, c->pp, c->vpp, c->dp, c->zero, c->dp_shard,
+             c->keeps_all ? " kept" : "", mw_recompute_name(c->recompute),
+             c->recompute_layers, c->schedule ? c->schedule : "1f1b", why);
 }
 
 static void fail_case(const struct matrix_case *c, const char *why)

@@ -21,6 +21,8 @@ enum matrix_model {
 struct matrix_case {
     enum matrix_model model;
     int tp, pp, vpp, dp, zero, micro_batch;
+    int dp_shard;   /* 0: dp */
+    bool keeps_all; /* reshard: false */
     const char *schedule;
     int parts;            /* of a sequence; 0: what the schedule has */
     const char *lists[3]; /* an order of two routes instead of a schedule */
@@ -29,7 +31,7 @@ struct matrix_case {
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
     int recompute_layers; /* 0: all */
-    int lora_rank; /* adapters; 0: none */
+    int lora_rank;        /* adapters; 0: none */
     enum mw_lora_targets lora_targets;
     bool is_bf16;    /* weights and activations; else float32 */
     int offload_pct; /* of the optimizer's states, in the host's memory */

@@ -129,7 +129,8 @@ static void expect(const struct world *w, int stage, struct mw_traffic *out)
                                                         ? work->dtype
                                                         : work->grad_dtype);
     }
-    if (l->zero == 3 && count[MW_ALL_GATHER] > 0.0 && has_embedding) {
+    if (l->zero == 3 && l->reshard && count[MW_ALL_GATHER] > 0.0 &&
+        has_embedding) {
         double n = (double)w->plan.n_microbatches / w->plan.schedule.n_routes;
         count[MW_ALL_GATHER] -= n;
         bytes[MW_ALL_GATHER] -= n * embedding_bytes(w, work->dtype);
@@ -192,7 +193,10 @@ static bool is_cut(const struct matrix_case *c, enum mw_dim dim,
     bool has_parts = c->schedule && strcmp(c->schedule, "seq1f1b") == 0;
     bool has_units = dim == MW_DIM_DP && op == MW_ALL_GATHER &&
                      (c->zero == 2 || c->lora_rank > 0);
-    return has_parts || has_units;
+    /* Shares of experts and of the rest are added over copies in two. */
+    bool has_two = dim == MW_DIM_DP && op == MW_ALL_REDUCE && c->dp_shard > 0 &&
+                   c->model >= MATRIX_MOE;
+    return has_parts || has_units || has_two;
 }
 
 static void judge_rank(const struct matrix_case *c, int rank,

@@ -2,13 +2,14 @@
  * Cases as text, for long lists: words in any order, "gpt tp2 sp pp4 zb-h1".
  *
  *   gpt llama moe shared   the model
- *   tp cp pp x dp ep etp zero mb parts lora first offload
+ *   tp cp pp x dp ep etp zero mb parts lora first offload shard
  *                          with a number: that key, where x is chunks a stage,
  *                          mb sequences a micro-batch, first the layers of a
  *                          stage that are recomputed, offload the percentage of
- *                          the optimizer that is on the host
+ *                          the optimizer that is on the host, shard dp_shard
  *   sp ring a2a selective full bf16
  *   attention              adapters of attention alone
+ *   kept                   reshard: false
  *   bare                   no layers beside embedding and head
  *   any other word         a schedule
  */
@@ -39,7 +40,8 @@ static bool set_number(struct matrix_case *c, const char *word)
                 {"mb", &c->micro_batch},
                 {"lora", &c->lora_rank},
                 {"offload", &c->offload_pct},
-                {"first", &c->recompute_layers}};
+                {"first", &c->recompute_layers},
+                {"shard", &c->dp_shard}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t n = strlen(keys[i].key);
         char *end;
@@ -76,6 +78,8 @@ static bool set_word(struct matrix_case *c, const char *word)
         c->recompute = MW_RECOMPUTE_FULL;
     } else if (strcmp(word, "bare") == 0) {
         c->bare_ends = true;
+    } else if (strcmp(word, "kept") == 0) {
+        c->keeps_all = true;
     } else if (strcmp(word, "bf16") == 0) {
         c->is_bf16 = true;
     } else if (strcmp(word, "attention") == 0) {

@@ -93,6 +93,9 @@ static void states_on_the_host_go_on(void **state)
 static void experts_move(void **state)
 {
     (void)state;
+    const struct matrix_case sets = matrix_read("moe dp4 ep2 zero3 shard2");
+    const struct matrix_case kept = matrix_read("moe pp2 dp2 zero3 kept");
+    go_on(&sets, &kept, 2e-6);
     go_on(
         &(struct matrix_case){
             .model = MATRIX_MOE, .tp = 1, .pp = 1, .dp = 4, .ep = 4},

@@ -22,6 +22,8 @@ static const char *const tensor_and_data[] = {
     "*llama tp2 sp pp2 dp2 zero3", "llama tp2 sp dp4 zero2 selective",
     "*llama tp2 sp pp2 dp2 zero1 offload60", "gpt pp8 zb-h1 offload100",
     "llama dp8 zero3 offload50 mb2",
+    "*llama dp8 zero3 shard4", "gpt pp2 dp4 zero1 shard2",
+    "llama tp2 sp dp4 zero2 shard2 selective", "llama dp8 zero3 shard2 kept",
     "*gpt tp2 sp pp2 dp2 full first1", "llama pp4 x2 dp2 zb-v full first1",
     "llama pp2 cp2 dp2 selective first2 zero3",
     "llama cp2 a2a pp2 dp2 selective first1", "moe pp2 dp4 ep4 full first2",
@@ -32,7 +34,8 @@ static const char *const schedules[] = {
     "gpt pp8 bare", "llama pp4 x2 dp2 zb-v bare",
     "gpt pp8 dualpipe", "gpt pp8 chimera",
     "gpt pp4 dp2 zero1 dualpipe", "*llama pp4 dp2 zero3 dualpipe",
-    "llama pp4 dp2 zero2 chimera",
+    "llama pp4 dp2 zero2 chimera", "llama pp2 dp4 zero2 shard2 dualpipe",
+    "llama pp4 x2 dp2 zero3 kept zb-v",
     "gpt pp8 seq1f1b", "*llama tp2 sp pp4 mb2 seq1f1b",
     "*gpt tp2 pp4 x2 interleaved-1f1b", "gpt tp2 pp4 x2 looped-bfs",
     "gpt tp2 pp4 x2 interleaved-zb", "gpt tp2 pp4 x2 zb-v",
@@ -56,7 +59,9 @@ static const char *const experts[] = {
     "moe tp2 sp pp2 dp2 etp4 mb2", "moe cp2 dp4 ep2 etp2 zero2",
     "moe tp2 sp dp4 ep4 zero3", "moe pp4 x2 dp2 ep2 zb-v full",
     "moe pp8 zb-h1", "*shared tp2 sp pp2 dp2 ep2 zero1",
+    "moe tp2 sp dp4 ep2 zero2 shard2", "moe dp8 ep2 etp2 zero1 shard4",
     "shared pp4 dp2 ep2 full", "moe pp4 dp2 ep2 zero3 dualpipe",
+    "*moe pp2 dp4 ep2 zero3 kept",
 };
 static const char *const adapters[] = {
     "gpt tp2 pp2 dp2 lora4", "*llama tp2 sp pp2 dp2 zero3 lora4",
@@ -143,6 +148,7 @@ static void test_adapters(void **state)
  */
 struct counts {
     int plans, sampled, sp, ep, etp, lora, chunks, offload;
+    int shard, kept, first;
     int zero[4], recompute[3], cp_form[3], model[MATRIX_MODELS];
 };
 
@@ -157,6 +163,9 @@ static void count(const char *text, struct counts *n)
     n->lora += c.lora_rank > 0;
     n->chunks += c.vpp > 1;
     n->offload += c.offload_pct > 0;
+    n->shard += c.dp_shard > 0;
+    n->kept += c.keeps_all;
+    n->first += c.recompute_layers > 0;
     n->zero[c.zero]++;
     n->recompute[c.recompute]++;
     n->model[c.model]++;
@@ -211,6 +220,9 @@ static void test_the_list_has_everything(void **state)
     at_least("adapters", n.lora, 5);
     at_least("chunks", n.chunks, 10);
     at_least("offload", n.offload, 3);
+    at_least("dp_shard", n.shard, 5);
+    at_least("reshard: false", n.kept, 3);
+    at_least("recompute_layers", n.first, 4);
     all_of("zero", n.zero, 4, 5);
     all_of("recompute", n.recompute, 3, 3);
     all_of("cp_form", n.cp_form, 3, 3);

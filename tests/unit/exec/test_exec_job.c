@@ -79,13 +79,6 @@ static void refusals(void **state)
     check_refused("gpt-small", "fp32", &l,
                   "parts of sequences with context parallelism");
     l = layout(1, 1, 1, 4);
-    l.zero = 3;
-    l.dp_shard = 2;
-    check_refused("gpt-small", "fp32", &l, "plan without dp_shard");
-    l.dp_shard = 0;
-    l.reshard = false;
-    check_refused("gpt-small", "fp32", &l, "plan with reshard true");
-    l.reshard = true;
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

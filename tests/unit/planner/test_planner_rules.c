@@ -181,7 +181,7 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
         return is_all && l->cp == 1 && l->dp_shard == 0 && !has_weights &&
                !has_opt && !has_acts;
     case MW_FRAMEWORK_HOST:
-        return is_all && l->reshard && !has_weights && !has_opt && !has_acts;
+        return !has_weights && !has_acts;
     default:
         return true;
     }
