@@ -17,6 +17,8 @@
  */
 #include "sim/model/ops_int.h"
 
+#include <string.h>
+
 struct mw_sizes mw_sizes_of(const struct mw_work *work)
 {
     const struct mw_layout *l = work->layout;
@@ -42,21 +44,22 @@ struct mw_fstep *mw_fstep_add(struct mw_fsteps *steps, const struct mw_sizes *s,
                               enum mw_op_kind kind, const char *name,
                               int64_t rows, int64_t width)
 {
-    struct mw_fstep step = {.op = {.kind = kind,
-                                   .pass = MW_PASS_F,
-                                   .name = name,
-                                   .m = rows,
-                                   .n = width,
-                                   .batch = 1,
-                                   .dtype = s->act,
-                                   .work_fraction = 1},
-                            .coll_f = NO_COLL,
-                            .coll_b = NO_COLL,
-                            .gather_share = 1,
-                            .cast_out_share = 1};
+    struct mw_fstep *step;
 
-    mw_array_push(steps, step);
-    return &steps->v[steps->n - 1];
+    mw_array_reserve(steps, 1);
+    step = &steps->v[steps->n++]; /* in place: steps are hundreds of bytes */
+    memset(step, 0, sizeof *step);
+    step->op.kind = kind;
+    step->op.pass = MW_PASS_F;
+    step->op.name = name;
+    step->op.m = rows;
+    step->op.n = width;
+    step->op.batch = 1;
+    step->op.dtype = s->act;
+    step->op.work_fraction = 1;
+    step->coll_f = step->coll_b = NO_COLL;
+    step->gather_share = step->cast_out_share = 1;
+    return step;
 }
 
 double mw_gemm_bytes(const struct mw_sizes *s, int64_t m, int64_t n, int64_t k,

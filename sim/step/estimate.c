@@ -210,8 +210,8 @@ static void fill_lanes(const struct mw_step_frame *f, struct lane *v)
     }
 }
 
-static double closed_form_s(const struct mw_step_frame *f, enum mw_plain plain,
-                            int m)
+double mw_plain_time_s(const struct mw_step_frame *f, enum mw_plain plain,
+                       int m)
 {
     struct lane v[STAGES_MAX];
     int n = f->n_devices;
@@ -230,7 +230,7 @@ static double closed_form_s(const struct mw_step_frame *f, enum mw_plain plain,
     return isnan(end_s) ? end_s : with_tails(f, v, end_s, early);
 }
 
-static enum mw_plain plain_of(const struct mw_layout *layout, int m)
+enum mw_plain mw_plain_of(const struct mw_layout *layout, int m)
 {
     const struct mw_sched_kind *kind = mw_schedule_kind_find(layout->schedule);
 
@@ -253,10 +253,10 @@ static enum mw_plain plain_of(const struct mw_layout *layout, int m)
 
 /* ---- other schedules: the list itself ---------------------------------------
  */
-static enum mw_status replay(const struct mw_scenario *scenario,
-                             const struct mw_layout *layout, const int *layers,
-                             const struct mw_cost_ctx *ctx, double *out_time_s,
-                             double *out_peak_bytes, struct mw_err *err)
+enum mw_status mw_step_replay(const struct mw_scenario *scenario,
+                              const struct mw_layout *layout, const int *layers,
+                              const struct mw_cost_ctx *ctx, double *out_time_s,
+                              double *out_peak_bytes, struct mw_err *err)
 {
     struct mw_plan plan;
     struct mw_step_result result;
@@ -305,7 +305,7 @@ static enum mw_status estimate_plain(const struct mw_scenario *scenario,
         out_time_s != NULL ? mw_step_frame_check(&frame, err) : MW_OK;
 
     if (status == MW_OK && out_time_s != NULL) {
-        *out_time_s = closed_form_s(&frame, plain, m);
+        *out_time_s = mw_plain_time_s(&frame, plain, m);
     }
     if (status == MW_OK && out_peak_bytes != NULL) {
         *out_peak_bytes = mw_plain_peak_bytes(&frame, plain, m);
@@ -322,7 +322,7 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 struct mw_err *err)
 {
     enum mw_plain plain =
-        plain_of(layout, mw_microbatches(layout, &scenario->workload));
+        mw_plain_of(layout, mw_microbatches(layout, &scenario->workload));
     enum mw_status status = mw_step_check_rates(scenario, ctx, err);
 
     status =
@@ -337,6 +337,6 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
             return status;
         }
     }
-    return replay(scenario, layout, layers, ctx, out_time_s, out_peak_bytes,
-                  err);
+    return mw_step_replay(scenario, layout, layers, ctx, out_time_s,
+                          out_peak_bytes, err);
 }

@@ -11,6 +11,7 @@
 #include "sim/step/step_int.h"
 
 #include <math.h>
+#include <string.h>
 
 static double loop_high_water(const struct mw_step_frame *f, int d, int m)
 {
@@ -47,17 +48,26 @@ static double high_water(const struct mw_step_frame *f, enum mw_plain plain,
     return held * mw_vstage_activation_bytes(&f->price, f->vstage[d].n_units);
 }
 
+/* No term of a stage's memory falls when activations grow: of devices that have
+ * the same units in a row, the one that holds most is the fullest. */
 double mw_plain_peak_bytes(const struct mw_step_frame *f, enum mw_plain plain,
                            int m)
 {
-    double peak = 0;
+    double peak = 0, most = 0;
 
     for (int d = 0; d < f->n_devices; d++) {
+        bool is_twin = mw_step_frame_is_twin(f, d);
+        double held = high_water(f, plain, d, m);
         struct mw_stage_memory memory;
 
-        mw_stage_memory_of(&f->price, f->units[d], mw_step_frame_is_twin(f, d),
-                           high_water(f, plain, d, m), &memory);
+        if (d > 0 && held <= most &&
+            is_twin == mw_step_frame_is_twin(f, d - 1) &&
+            memcmp(f->units[d], f->units[d - 1], sizeof f->units[d]) == 0) {
+            continue;
+        }
+        mw_stage_memory_of(&f->price, f->units[d], is_twin, held, &memory);
         peak = fmax(peak, memory.total_bytes);
+        most = held;
     }
     return peak;
 }

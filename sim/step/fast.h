@@ -34,6 +34,19 @@ void mw_fast_free(struct mw_fast *f);
 enum mw_status mw_fast_check(const struct mw_scenario *scenario,
                              const struct mw_cost_ctx *ctx, struct mw_err *err);
 
+/*
+ * The fast form of a layout, with the prices that are remembered: step time and
+ * peak memory, to the bit those of mw_step_estimate (sim/step/step.h), errors
+ * as well. Only unit prices (and, from one call to the next, sums of a stage
+ * that stays the same) are remembered; transfers, tails, the closed form and
+ * the memory of every stage are worked out each time. Schedules without a
+ * closed form are replayed. layers NULL: even; either output may be NULL.
+ */
+enum mw_status mw_fast_estimate(struct mw_fast *f,
+                                const struct mw_layout *layout,
+                                const int *layers, double *out_time_s,
+                                double *out_peak_bytes, struct mw_err *err);
+
 struct mw_fast_bound {
     double time_s;      /* the event form takes at least this */
     double work_s;      /* passes of the busiest device */

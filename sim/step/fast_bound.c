@@ -24,25 +24,34 @@
 #include <math.h>
 #include <string.h>
 
+static void make_room(struct mw_fast *f, int n)
+{
+    struct mw_step_frame *frame = &f->frame;
+
+    frame->vstage = mw_realloc(frame->vstage, (size_t)n, sizeof *frame->vstage);
+    frame->tail = mw_realloc(frame->tail, (size_t)n, sizeof *frame->tail);
+    frame->units = mw_realloc(frame->units, (size_t)n, sizeof *frame->units);
+    f->room_virtual = n;
+}
+
 /* Units and times of every virtual stage; equal ones are summed once, and not
  * again for the next layout where price and units stay: those of a run differ
  * in schedule and ZeRO stage alone. */
-static void fill_stages(struct mw_fast *f, const struct mw_step_price *p,
-                        const int *layers, bool with_time)
+void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
+                         const int *layers, bool with_time)
 {
     int n = p->layout->pp * p->layout->vpp;
     int n_layers = p->scenario->model.n_layers, first = 0;
 
     if (n > f->room_virtual) {
-        f->vstage = mw_realloc(f->vstage, (size_t)n, sizeof *f->vstage);
-        f->room_virtual = n;
+        make_room(f, n);
     }
     if (f->summed != f->last) {
         f->summed = f->last;
         f->n_summed = 0;
     }
     for (int k = 0; k < n; k++) {
-        struct mw_vstage *v = &f->vstage[k];
+        struct mw_vstage *v = &f->frame.vstage[k];
         int count =
             layers != NULL ? layers[k] : mw_plan_even_share(n_layers, n, k);
         int n_units[MW_UNIT_COUNT];
@@ -98,8 +107,8 @@ static void device_units(const struct mw_fast *f,
     for (int c = 0; c < shape->n_chunks; c++) {
         int k = shape->virtual_stage[d * shape->n_chunks + c];
 
-        for (int unit = 0; unit < f->price.n_kinds; unit++) {
-            n_units[unit] += f->vstage[k].n_units[unit];
+        for (int unit = 0; unit < f->frame.price.n_kinds; unit++) {
+            n_units[unit] += f->frame.vstage[k].n_units[unit];
         }
     }
 }
@@ -120,14 +129,14 @@ static struct device device_times(const struct mw_fast *f,
 
     for (int c = 0; c < shape->n_chunks; c++) {
         int at = d * shape->n_chunks + c, k = shape->virtual_stage[at];
-        const struct mw_vstage *v = &f->vstage[k];
+        const struct mw_vstage *v = &f->frame.vstage[k];
         int items = shape->n_routes == 1    ? m
                     : shape->route[at] == 0 ? (m + 1) / 2
                                             : m / 2;
         double down = before_b[k];
 
         if (early && k > 0) {
-            down += (double)(f->vstage[0].w_ps - v->w_ps);
+            down += (double)(f->frame.vstage[0].w_ps - v->w_ps);
             down = fmax(down, 0);
         }
         if (items == 0) {
@@ -168,8 +177,9 @@ static void prefix_sums(const struct mw_fast *f, int n, bool early,
     for (int k = 0; k < n; k++) {
         before_f[k] = sum_f;
         before_b[k] = sum_b;
-        sum_f += (double)f->vstage[k].f_ps;
-        sum_b += (double)(f->vstage[k].b_ps + (early ? 0 : f->vstage[k].w_ps));
+        sum_f += (double)f->frame.vstage[k].f_ps;
+        sum_b += (double)(f->frame.vstage[k].b_ps +
+                          (early ? 0 : f->frame.vstage[k].w_ps));
     }
 }
 
@@ -225,8 +235,9 @@ static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
         for (int c = 0; c < shape->n_chunks; c++) {
             int k = shape->virtual_stage[d * shape->n_chunks + c];
 
-            least = fmin(least,
-                         mw_vstage_activation_bytes(p, f->vstage[k].n_units));
+            least =
+                fmin(least,
+                     mw_vstage_activation_bytes(p, f->frame.vstage[k].n_units));
         }
         mw_stage_memory_of(p, units, is_twin(p, shape, d),
                            (held != NULL ? held[d] : 1) * least, &memory);
@@ -250,7 +261,7 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }
-    fill_stages(f, p, layers, true);
+    mw_fast_fill_stages(f, p, layers, true);
     double *before = mw_calloc(2 * (size_t)n, sizeof *before);
 
     *out = (struct mw_fast_bound){0};
@@ -271,7 +282,7 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }
-    fill_stages(f, p, layers, false);
+    mw_fast_fill_stages(f, p, layers, false);
     *out_bytes = peak_bytes(f, p, shape, shape->held);
     return MW_OK;
 }

@@ -45,18 +45,19 @@ struct mw_fast_price {
 struct mw_fast {
     const struct mw_scenario *scenario;
     const struct mw_cost_ctx *ctx;
-    struct mw_step_price price; /* of the last layout; groups and prices */
-    struct mw_layout layout;    /* that price.layout points to */
+    /* price: of the last layout, groups and prices; arrays with room for
+     * room_virtual stages. */
+    struct mw_step_frame frame;
+    int room_virtual;
+    struct mw_layout layout; /* that frame.price.layout points to */
     bool has_price;
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
-    const struct mw_fast_price *last; /* what `price` holds now */
+    const struct mw_fast_price *last; /* what the price holds now */
     struct {
         struct mw_fast_shape **v;
         size_t n, cap;
     } shapes;
-    struct mw_vstage *vstage; /* room for room_virtual of them */
-    int room_virtual;
     /* The first n_summed stages are sums of these units under this price. */
     const struct mw_fast_price *summed;
     int n_summed;
@@ -65,6 +66,9 @@ struct mw_fast {
 /* Sets f->price for the layout; valid until the next call. */
 const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
                                              const struct mw_layout *layout);
+/* fast_bound.c: units and times of every virtual stage under the last price. */
+void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
+                         const int *layers, bool with_time);
 /* Never NULL; look at its status. with_list false: the shape for any number
  * of micro-batches where one is known (held is then of no use). */
 const struct mw_fast_shape *mw_fast_shape_of(struct mw_fast *f,

@@ -40,7 +40,9 @@ void mw_fast_free(struct mw_fast *f)
         mw_free(f->slot[i]);
     }
     mw_free(f->slot);
-    mw_free(f->vstage);
+    mw_free(f->frame.vstage);
+    mw_free(f->frame.tail);
+    mw_free(f->frame.units);
     mw_fast_shapes_free(f);
     mw_free(f);
 }
@@ -74,18 +76,18 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;
     key->offload_activations = l->offload_activations;
-    key->group[MW_DIM_TP] = f->price.group[MW_DIM_TP];
-    key->group[MW_DIM_CP] = f->price.group[MW_DIM_CP];
-    key->cp_inner_group = f->price.cp_inner_group;
-    key->group[MW_DIM_EP] = f->price.group[MW_DIM_EP];
-    key->group[MW_DIM_ETP] = f->price.group[MW_DIM_ETP];
+    key->group[MW_DIM_TP] = f->frame.price.group[MW_DIM_TP];
+    key->group[MW_DIM_CP] = f->frame.price.group[MW_DIM_CP];
+    key->cp_inner_group = f->frame.price.cp_inner_group;
+    key->group[MW_DIM_EP] = f->frame.price.group[MW_DIM_EP];
+    key->group[MW_DIM_ETP] = f->frame.price.group[MW_DIM_ETP];
     if (is_sharded) {
-        key->grad_group = f->price.grad_group;
-        key->expert_group = f->price.expert_group;
-        key->replica_group = f->price.replica_group;
+        key->grad_group = f->frame.price.grad_group;
+        key->expert_group = f->frame.price.expert_group;
+        key->replica_group = f->frame.price.replica_group;
         key->reshard = l->reshard;
         key->grad_compression = (int)l->grad_compression;
-        key->n_copies = f->price.n_copies;
+        key->n_copies = f->frame.price.n_copies;
     }
 }
 
@@ -185,10 +187,10 @@ static struct mw_fast_price *add_price(struct mw_fast *f,
     return made;
 }
 
-/* Makes f->price say what `known` does. */
+/* Makes f->frame.price say what `known` does. */
 static void recall(struct mw_fast *f, const struct mw_fast_price *known)
 {
-    struct mw_step_price *p = &f->price;
+    struct mw_step_price *p = &f->frame.price;
 
     if (f->last == NULL || f->last->n_units > known->n_units) {
         memset(p->cost, 0, sizeof p->cost);
@@ -218,22 +220,22 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
 
     f->layout = *layout;
     if (!f->has_price) {
-        mw_step_price_begin(&f->price, f->scenario, &f->layout, f->ctx);
+        mw_step_price_begin(&f->frame.price, f->scenario, &f->layout, f->ctx);
         f->has_price = true;
     } else if (!is_placed) {
-        mw_step_place_groups(&f->price, layout);
+        mw_step_place_groups(&f->frame.price, layout);
     }
-    f->price.n_copies = mw_step_copies_of(layout);
-    f->price.n_kinds = mw_step_unit_kinds(layout);
+    f->frame.price.n_copies = mw_step_copies_of(layout);
+    f->frame.price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */
     if (f->last != NULL && memcmp(&f->last->key, &key, sizeof key) == 0) {
-        return &f->price;
+        return &f->frame.price;
     }
     const struct mw_fast_price *known = *find_slot(f, &key);
 
     recall(f, known != NULL ? known : add_price(f, &key));
-    return &f->price;
+    return &f->frame.price;
 }
 
 static double unit_s(const struct mw_step_price *p, enum mw_step_unit unit)

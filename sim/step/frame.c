@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+/* Stages of the same units are summed once. */
 static void sum_stages(struct mw_step_frame *f, const int *layers,
                        bool with_time)
 {
@@ -16,10 +17,13 @@ static void sum_stages(struct mw_step_frame *f, const int *layers,
 
         mw_vstage_count(&f->price, k, f->n_virtual, first, layers[k],
                         v->n_units);
-        if (with_time) {
+        first += layers[k];
+        if (with_time && k > 0 &&
+            memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
+            *v = v[-1];
+        } else if (with_time) {
             mw_vstage_sum(&f->price, v);
         }
-        first += layers[k];
     }
 }
 
@@ -66,19 +70,38 @@ bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
     return f->twin_first >= 0 && (d == f->twin_first || d == f->twin_last);
 }
 
+/* Of devices with the same units and the same way to their other half, one. */
 static void make_tails(struct mw_step_frame *f)
 {
     const struct mw_step_price *p = &f->price;
     int last = f->n_devices - 1;
+    bool was_twin = false, did_cross = false;
 
     for (int d = 0; d < f->n_devices; d++) {
         bool is_twin = mw_step_frame_is_twin(f, d);
         int other = is_twin ? f->twin_first + f->twin_last - d : last - d;
+        bool crosses =
+            (is_twin || p->n_copies > 1) &&
+            mw_cost_stages_cross(p->layout, d, other, p->ctx->domain_gpus);
 
-        mw_tail_of(
-            p, f->units[d], is_twin,
-            mw_cost_stages_cross(p->layout, d, other, p->ctx->domain_gpus),
-            &f->tail[d]);
+        if (d > 0 && is_twin == was_twin && crosses == did_cross &&
+            memcmp(f->units[d], f->units[d - 1], sizeof f->units[d]) == 0) {
+            f->tail[d] = f->tail[d - 1];
+        } else {
+            mw_tail_of(p, f->units[d], is_twin, crosses, &f->tail[d]);
+        }
+        was_twin = is_twin;
+        did_cross = crosses;
+    }
+}
+
+void mw_step_frame_devices(struct mw_step_frame *f, bool with_time)
+{
+    memset(f->units, 0, (size_t)f->n_devices * sizeof *f->units);
+    sum_loop_devices(f);
+    find_twins(f, NULL);
+    if (with_time) {
+        make_tails(f);
     }
 }
 
@@ -109,13 +132,13 @@ void mw_step_frame_init(struct mw_step_frame *f,
         mw_step_price_units(&f->price, explain);
     }
     sum_stages(f, layers, with_time);
-    if (schedule != NULL) {
-        sum_devices(f, schedule);
-    } else {
-        sum_loop_devices(f);
+    if (schedule == NULL) {
+        mw_step_frame_devices(f, with_time);
+        return;
     }
+    sum_devices(f, schedule);
     find_twins(f, schedule);
-    if (with_time && (schedule == NULL || !schedule->is_forward_only)) {
+    if (with_time && !schedule->is_forward_only) {
         make_tails(f);
     }
 }

@@ -327,6 +327,8 @@ void mw_step_frame_init(struct mw_step_frame *f,
                         const struct mw_schedule *schedule,
                         const struct mw_cost_ctx *ctx, bool with_time,
                         struct mw_explain *explain);
+/* Without a schedule, the stages summed: units, twins and tails of devices. */
+void mw_step_frame_devices(struct mw_step_frame *f, bool with_time);
 /* MW_EINPUT when a term of the step is beyond MW_STEP_TERM_MAX_S. */
 enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
                                    struct mw_err *err);
@@ -365,8 +367,18 @@ void mw_wires_coll_part(const struct mw_step_price *p,
  */
 /* Kinds whose order is known without making it. */
 enum mw_plain { MW_PLAIN_NO, MW_PLAIN_1F1B, MW_PLAIN_GPIPE, MW_PLAIN_LOOP };
+enum mw_plain mw_plain_of(const struct mw_layout *layout, int m);
 /* Bytes of the fullest rank; m micro-batches. */
 double mw_plain_peak_bytes(const struct mw_step_frame *f, enum mw_plain plain,
                            int m);
+/* estimate.c: seconds of the step in closed form; NAN where only the list
+ * tells. */
+double mw_plain_time_s(const struct mw_step_frame *f, enum mw_plain plain,
+                       int m);
+/* Both figures from the schedule's list; either may be NULL. */
+enum mw_status mw_step_replay(const struct mw_scenario *scenario,
+                              const struct mw_layout *layout, const int *layers,
+                              const struct mw_cost_ctx *ctx, double *out_time_s,
+                              double *out_peak_bytes, struct mw_err *err);
 
 #endif
