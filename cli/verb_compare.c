@@ -30,7 +30,9 @@ enum {
     OPT_REUSE,
     OPT_CHECK,
     OPT_HTML,
-    OPT_COMM
+    OPT_COMM,
+    OPT_CLOCK,
+    OPT_MAX_RANKS
 };
 
 static const struct argp_option options[] = {
@@ -55,6 +57,11 @@ static const struct argp_option options[] = {
      "mpi (default), or local: the ranks of a run are threads of one process, "
      "as in run",
      1},
+    {"clock", OPT_CLOCK, "CLOCK", 0,
+     "virtual (default), or wall: what the machine took; give it no more ranks "
+     "than it has idle cores",
+     1},
+    {"max-ranks", OPT_MAX_RANKS, "N", 0, "Leave out plans of more ranks", 1},
     {"reuse", OPT_REUSE, NULL, 0,
      "Take runs of the same plans that an earlier set left in -o", 1},
     {"html", OPT_HTML, "FILE", 0, "Write all of it as one page with pictures",
@@ -83,7 +90,8 @@ static const char doc[] =
     "is simulated / measured - 1. The report says which clock was measured: "
     "the virtual clock (CPU time of the threads plus modelled communication) "
     "tests compute, order and bubbles, not communication.\n"
-    "A set is run on the virtual clock. Without --hwdb each scenario of it is "
+    "A set is run on the virtual clock unless --clock says otherwise. Without "
+    "--hwdb each scenario of it is "
     "calibrated first, into -o; a plan that the calibration was fitted to is "
     "refused. Pairs count when both are plans of one scenario whose measured "
     "times differ by more than 10 % and by three times their spread.\n"
@@ -114,9 +122,10 @@ static error_t check(const struct args *a, struct argp_state *state)
     }
     if (!is_set &&
         (a->set.opts.out || a->set.html || a->set.is_checked ||
-         a->set.opts.slow || a->set.opts.steps || a->set.opts.is_reused)) {
-        argp_error(state, "-o, --html, --check, --slow, --steps and --reuse "
-                          "go with --set");
+         a->set.opts.slow || a->set.opts.steps || a->set.opts.is_reused ||
+         a->set.opts.is_wall || a->set.opts.max_ranks)) {
+        argp_error(state, "-o, --html, --check, --slow, --steps, --reuse, "
+                          "--clock and --max-ranks go with --set");
     }
     if (!is_set && a->n_files < 2) {
         argp_error(state, "which two timelines? SIMULATED and MEASURED");
@@ -127,12 +136,33 @@ static error_t check(const struct args *a, struct argp_state *state)
     return 0;
 }
 
-/* Options of a set. */
+/* ---- options of a set ------------------------------------------------------
+ */
+static int whole(const char *option, const char *arg, int least,
+                 struct argp_state *state)
+{
+    struct mw_err err = {0};
+    long long value = 0;
+    if (mw_cli_int(option, arg, least, 1000, &value, &err) != MW_OK) {
+        argp_error(state, "%s", err.text);
+    }
+    return (int)value;
+}
+
+/* Is the text the second of the two words it may be? */
+static bool is_second(const char *option, const char *arg, const char *first,
+                      const char *second, struct argp_state *state)
+{
+    if (strcmp(arg, first) != 0 && strcmp(arg, second) != 0) {
+        argp_error(state, "%s: '%s' is not %s or %s", option, arg, first,
+                   second);
+    }
+    return strcmp(arg, second) == 0;
+}
+
 static error_t parse_set(struct args *a, int key, char *arg,
                          struct argp_state *state)
 {
-    struct mw_err err = {0};
-    long long steps = 0;
     switch (key) {
     case OPT_SET:
         a->set.opts.dir = arg;
@@ -141,19 +171,20 @@ static error_t parse_set(struct args *a, int key, char *arg,
         a->set.opts.out = arg;
         return 0;
     case OPT_STEPS:
-        if (mw_cli_int("--steps", arg, 5, 1000, &steps, &err) != MW_OK) {
-            argp_error(state, "%s", err.text);
-        }
-        a->set.opts.steps = (int)steps;
+        a->set.opts.steps = whole("--steps", arg, 5, state);
+        return 0;
+    case OPT_MAX_RANKS:
+        a->set.opts.max_ranks = whole("--max-ranks", arg, 1, state);
+        return 0;
+    case OPT_CLOCK:
+        a->set.opts.is_wall =
+            is_second("--clock", arg, "virtual", "wall", state);
         return 0;
     case OPT_SLOW:
         a->set.opts.slow = arg;
         return 0;
     case OPT_COMM:
-        if (strcmp(arg, "mpi") != 0 && strcmp(arg, "local") != 0) {
-            argp_error(state, "--comm: '%s' is not mpi or local", arg);
-        }
-        a->set.opts.is_local = strcmp(arg, "local") == 0;
+        a->set.opts.is_local = is_second("--comm", arg, "mpi", "local", state);
         return 0;
     case OPT_REUSE:
         a->set.opts.is_reused = true;

@@ -207,6 +207,10 @@ static enum mw_status launch(struct runner *r, const struct opened *o,
     for (size_t i = 0; i < sizeof args / sizeof *args; i++) {
         mw_launch_arg(&launch, args[i]);
     }
+    if (r->opts->is_wall) {
+        mw_launch_arg(&launch, "--clock");
+        mw_launch_arg(&launch, "wall");
+    }
     if (r->opts->is_local) {
         mw_launch_arg(&launch, "--comm");
         mw_launch_arg(&launch, "local");
@@ -231,7 +235,13 @@ static enum mw_status save_result(struct runner *r, const struct mw_set_plan *p,
     return st;
 }
 
-/* What a run left here, when it is of this plan; else NULL. */
+static bool has_text(const json_t *o, const char *key, const char *text)
+{
+    const char *value = json_string_value(json_object_get(o, key));
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+/* What a run left here, when it is of this plan and clock; else NULL. */
 static json_t *earlier_result(struct runner *r, const struct opened *o,
                               const struct mw_set_plan *p)
 {
@@ -242,8 +252,9 @@ static json_t *earlier_result(struct runner *r, const struct opened *o,
         mw_json_load(path, RESULT_BYTES_MAX, &result, NULL) != MW_OK) {
         return NULL;
     }
-    const char *hash = json_string_value(json_object_get(result, "plan_hash"));
-    if (hash == NULL || strcmp(hash, o->hash) != 0) {
+    if (!has_text(result, "plan_hash", o->hash) ||
+        !has_text(result, "trace_clock",
+                  r->opts->is_wall ? "wall" : "virtual")) {
         json_decref(result);
         return NULL;
     }
@@ -265,9 +276,11 @@ static enum mw_status measure(struct runner *r, const struct opened *o,
         TRY(launch(r, o, p, &result));
         TRY(save_result(r, p, result));
     }
-    p->measured_s = number(result, "virtual_step_time_s");
-    p->spread_s = p->measured_s * number(result, "virtual_cv");
+    bool is_wall = r->opts->is_wall;
     p->wall_s = number(result, "step_time_s");
+    p->measured_s = is_wall ? p->wall_s : number(result, "virtual_step_time_s");
+    p->spread_s =
+        p->measured_s * number(result, is_wall ? "step_time_cv" : "virtual_cv");
     json_decref(result);
     return p->measured_s > 0 ? MW_OK
                              : mw_fail(r->err, MW_EFAILED,
@@ -309,12 +322,23 @@ static enum mw_status compare_opened(struct runner *r, struct opened *o,
     return compare(r, o, p);
 }
 
-static enum mw_status one_plan(struct runner *r, struct mw_set_plan *p)
+/* A plan of too many ranks is passed over: the set does not grow. */
+static enum mw_status one_plan(struct runner *r, const char *name,
+                               struct mw_set *set)
 {
+    struct mw_set_plan *p = &set->plans[set->n];
+    int most = r->opts->max_ranks;
     struct opened o = {
-        .file = mw_arena_printf(r->arena, "%s/%s.yaml", r->opts->dir, p->name)};
+        .file = mw_arena_printf(r->arena, "%s/%s.yaml", r->opts->dir, name)};
+    enum mw_status st = MW_OK;
     TRY(mw_plan_load_own(o.file, &o.scenario, &o.plan, r->err));
-    enum mw_status st = compare_opened(r, &o, p);
+    if (most == 0 || mw_layout_ranks(&o.plan.layout) <= most) {
+        p->name = name;
+        mw_timeline_init(&p->simulated);
+        mw_timeline_init(&p->measured);
+        set->n++;
+        st = compare_opened(r, &o, p);
+    }
     mw_plan_release(&o.plan);
     mw_scenario_release(&o.scenario);
     return st;
@@ -328,13 +352,13 @@ static enum mw_status run_all(struct runner *r, struct mw_set *set)
     TRY(mw_mkdirs(r->opts->out, r->err));
     set->plans = mw_arena_alloc(r->arena, r->names.n, sizeof *set->plans);
     for (size_t i = 0; i < r->names.n; i++) {
-        struct mw_set_plan *p = &set->plans[set->n++];
-        p->name = r->names.v[i];
-        mw_timeline_init(&p->simulated);
-        mw_timeline_init(&p->measured);
-        TRY(one_plan(r, p));
+        TRY(one_plan(r, r->names.v[i], set));
     }
-    return MW_OK;
+    return set->n > 0 ? MW_OK
+                      : mw_fail(r->err, MW_EINPUT,
+                                "%s: no plan has %d ranks or fewer; raise "
+                                "--max-ranks",
+                                r->opts->dir, r->opts->max_ranks);
 }
 
 enum mw_status mw_set_run(const struct mw_set_opts *opts, struct mw_set *out,

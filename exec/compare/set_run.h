@@ -5,7 +5,7 @@
  *   hwdb-SCENARIO/       calibration for the plans of a scenario, unless one is
  *                        given; made once, taken again when it is there
  *   NAME.simulated.json  predicted timeline of NAME.yaml
- *   NAME.measured.json   timeline on the virtual clock
+ *   NAME.measured.json   timeline on the clock asked for
  *   NAME.result.json     what `run` reports
  *
  * A calibration fits its in-situ factor to one run of one plan of its own. A
@@ -23,6 +23,8 @@ struct mw_set_opts {
     const char *hwdb; /* overlay; NULL: calibrate */
     const char *slow; /* "gemm=1.3" for every run, or NULL */
     bool is_local;    /* ranks are threads of one process, one at a time */
+    bool is_wall;     /* measured on the wall clock, not the virtual one */
+    int max_ranks;    /* plans of more ranks are left out; 0: none */
     int steps;        /* of each run, 3 of them warm up; 0: 8 */
     bool is_reused;   /* runs that lie in `out` and are of the same plan */
     bool is_quiet;

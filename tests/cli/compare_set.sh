@@ -14,6 +14,8 @@ first_line '.*-o DIR'
 expect 2 "$mw" compare --set empty -o out a.json b.json
 expect 2 "$mw" compare a.json b.json --html x.html
 expect 2 "$mw" compare --set empty -o out --steps 2
+expect 2 "$mw" compare --set empty -o out --clock sun
+expect 2 "$mw" compare a.json b.json --max-ranks 2
 expect 3 "$mw" compare --set empty -o out
 first_line '^meshwright: empty: has no plan'
 expect 3 "$mw" compare --set missing -o out
@@ -50,6 +52,15 @@ PY
 expect 0 "$mw" compare --set set -o out --hwdb overlay --reuse
 grep -q '2 plans: mean error' stdout.txt || fail "no summary"
 expect 1 "$mw" compare --set set -o out --hwdb overlay --reuse --max-error 0
+
+# --- the wall clock takes no run that was made for the virtual one
+expect 3 "$mw" compare --set set -o out --hwdb overlay --max-ranks 1
+first_line '^meshwright: set: no plan has 1 ranks or fewer'
+sed "s|^scenario: .*|scenario: \"$MW_SOURCE/scenarios/gpt-small-this-machine.yaml\"|" \
+    "$MW_SOURCE/scenarios/matrix/g8-pp8.yaml" >set/g8-pp8.yaml
+expect 0 "$mw" compare --set set -o out --hwdb overlay --reuse --clock wall --max-ranks 2 --steps 5 --json
+[ "$(grep -c running stderr.txt)" -eq 2 ] || fail "ran $(grep -c running stderr.txt) plans, not 2"
+json "o['clock'] == 'wall' and all(p['measured_s'] == p['wall_s'] for p in o['plans'])"
 
 # --- what was calibrated on is not compared
 cp set/g2-pp2.yaml overlay/insitu-plan.yaml
