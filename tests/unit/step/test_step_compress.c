@@ -12,23 +12,10 @@
 
 enum { REPLICAS = 32, IN_NODE = 8, NODES = 4 };
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
-static void open_world(struct world *w)
+static void open_world(struct step_world *w)
 {
-    w->db = step_hwdb();
     step_scenario(&w->s, "dgx-a100", NODES, 128, "bf16");
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_world_price(w);
 }
 
 /* 32 replicas, 2 micro-batches of 2. */
@@ -44,8 +31,9 @@ static struct mw_layout layout(int zero, enum mw_grad_compression how)
     return l;
 }
 
-static struct mw_ledger_row
-row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+static struct mw_ledger_row row_of(const struct step_world *w,
+                                   const struct mw_layout *l,
+                                   enum mw_coll_op op)
 {
     struct mw_ledger ledger = {NULL, 0, 0};
     struct mw_ledger_row row = {0};
@@ -63,7 +51,7 @@ row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
     return row;
 }
 
-static double params_of(const struct world *w)
+static double params_of(const struct step_world *w)
 {
     struct mw_layout l = layout(0, MW_COMPRESS_NONE);
 
@@ -74,7 +62,7 @@ static double params_of(const struct world *w)
  * 4 P: a 32nd; the paper's 16th is against 16-bit gradients. */
 static void test_onebit_counts(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
@@ -94,14 +82,14 @@ static void test_onebit_counts(void **state)
     mw_assert_near(gather.message_bytes, p / 8 + scales, 1e-12, 0);
     mw_assert_near((turn.wire_bytes + gather.wire_bytes) / all.wire_bytes,
                    1.0 / 32, 1e-5, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* 2 micro-batches: 1 byte forward over all ranks, 2 bytes backward in the node,
  * half a byte in the node and an eighth of that between nodes. */
 static void test_zeropp_counts(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
@@ -123,12 +111,13 @@ static void test_zeropp_counts(void **state)
                        (0.5 * (IN_NODE - 1) / IN_NODE +
                         0.5 / IN_NODE * (NODES - 1) / NODES),
                    1e-12, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Bytes that a node gets from others for one layer: each of its ranks its own
  * where one rank a node takes part, else the node all of it once. */
-static double crossing_bytes(const struct world *w, const struct mw_layout *l)
+static double crossing_bytes(const struct step_world *w,
+                             const struct mw_layout *l)
 {
     struct mw_zero_colls colls;
     struct mw_step_price p;
@@ -153,7 +142,7 @@ static double crossing_bytes(const struct world *w, const struct mw_layout *l)
 /* Table 1 of the ZeRO++ paper: 3 M with 16-bit gradients become 0.75 M. */
 static void test_zeropp_crosses_a_quarter(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
@@ -163,10 +152,11 @@ static void test_zeropp_crosses_a_quarter(void **state)
 
     mw_assert_near(crossing_bytes(&w, &small) / crossing_bytes(&w, &plain),
                    0.25, 1e-12, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
-static struct mw_step_result run(struct world *w, const struct mw_layout *l)
+static struct mw_step_result run(struct step_world *w,
+                                 const struct mw_layout *l)
 {
     struct mw_step_result r;
 
@@ -177,7 +167,7 @@ static struct mw_step_result run(struct world *w, const struct mw_layout *l)
 /* Errors: 4 bytes a parameter and 4 / n. The node's copy: 2 bytes / 8. */
 static void test_memory(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
@@ -203,13 +193,13 @@ static void test_memory(void **state)
                    2 * p / IN_NODE, 1e-9, 0);
     mw_step_result_release(&plain);
     mw_step_result_release(&zeropp);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Within one node nothing is held twice and gathers are small both ways. */
 static void test_zeropp_in_one_node(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     w.db = step_hwdb();
@@ -227,7 +217,7 @@ static void test_zeropp_in_one_node(void **state)
     mw_assert_near(a.memory[0].weight_bytes, b.memory[0].weight_bytes, 0, 0);
     mw_step_result_release(&a);
     mw_step_result_release(&b);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* On a slow network both pay; where links are wide and work hides the
@@ -235,7 +225,7 @@ static void test_zeropp_in_one_node(void **state)
  */
 static void test_pays_on_slow_networks(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
@@ -253,7 +243,7 @@ static void test_pays_on_slow_networks(void **state)
         mw_step_result_release(&plain);
         mw_step_result_release(&small);
     }
-    close_world(&w);
+    step_world_close(&w);
     w.db = step_hwdb();
     step_scenario(&w.s, "dgx-a100", 1, 32, "bf16");
     step_ctx(&w.ctx, w.db, &w.s);
@@ -269,41 +259,28 @@ static void test_pays_on_slow_networks(void **state)
     assert_true(small.step_time_s > plain.step_time_s);
     mw_step_result_release(&plain);
     mw_step_result_release(&small);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 static void test_forms_agree(void **state)
 {
     static const int ways[][3] = {
         {1, 1, 0}, {2, 4, 0}, {4, 1, 3}, {1, 1, 3}, {2, 2, 3}};
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w);
     for (size_t i = 0; i < 5; i++) {
         struct mw_layout l = layout(ways[i][2], MW_COMPRESS_ONEBIT);
-        struct mw_step_opts opts = {.no_sharing = true};
-        struct mw_step_result r;
-        struct mw_plan plan;
-        double fast_s, peak;
 
         l.tp = ways[i][0];
         l.pp = ways[i][1];
         l.dp = REPLICAS / (l.tp * l.pp);
         l.grad_compression =
             l.zero == 3 ? MW_COMPRESS_ZEROPP : MW_COMPRESS_ONEBIT;
-        step_plan(&plan, &w.s, &l);
-        assert_int_equal(mw_step_simulate(&w.s, &plan, &w.ctx, &opts, &r, NULL),
-                         MW_OK);
-        assert_int_equal(
-            mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, NULL),
-            MW_OK);
-        mw_assert_near(fast_s, r.step_time_s, 0.03, 0);
-        assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-        mw_step_result_release(&r);
-        mw_plan_release(&plan);
+        step_forms_agree(&w, &l);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 int main(void)

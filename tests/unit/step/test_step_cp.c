@@ -14,35 +14,16 @@
 /* 8 layers, 32 query and 8 key-value heads of 64 elements, 16384 tokens. */
 enum { LAYERS = 8, Q_HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, SEQ = 16384 };
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
-static void open_world(struct world *w, const char *system, int nodes)
+static void open_world(struct step_world *w, const char *system, int nodes)
 {
-    struct mw_err err = {0};
-    char text[512];
-
-    snprintf(text, sizeof text,
-             "format: 1\nname: t\n"
-             "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
-             "ffn: 8192, vocab: 32768}\n"
-             "cluster: {system: %s, nodes: %d}\n"
-             "workload: {seq: 16384, global_batch: 64, dtype: bf16}\n",
-             system, nodes);
-    w->db = step_hwdb();
-    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_scenario_of(&w->s,
+                     "format: 1\nname: t\n"
+                     "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
+                     "ffn: 8192, vocab: 32768}\n"
+                     "cluster: {system: %s, nodes: %d}\n"
+                     "workload: {seq: 16384, global_batch: 64, dtype: bf16}\n",
+                     system, nodes);
+    step_world_price(w);
 }
 
 static struct mw_layout layout(enum mw_cp_form form, int cp, int dp)
@@ -62,8 +43,8 @@ struct totals {
     double flops, model_flops, save_bytes;
 };
 
-static struct totals totals_of(const struct world *w, const struct mw_layout *l,
-                               enum mw_pass pass)
+static struct totals totals_of(const struct step_world *w,
+                               const struct mw_layout *l, enum mw_pass pass)
 {
     struct mw_work work = {.model = &w->s.model,
                            .layout = l,
@@ -87,7 +68,7 @@ static struct totals totals_of(const struct world *w, const struct mw_layout *l,
 
 /* A flash core that works on other tokens than the projection behind it keeps
  * its output for itself. */
-static double kept_twice(const struct world *w, const struct mw_layout *l,
+static double kept_twice(const struct step_world *w, const struct mw_layout *l,
                          enum mw_pass pass)
 {
     const struct mw_model *m = &w->s.model;
@@ -99,7 +80,7 @@ static double kept_twice(const struct world *w, const struct mw_layout *l,
     return 2.0 * SEQ / l->cp * m->n_heads / l->tp * m->head_dim;
 }
 
-static void check_same(const struct world *w, int cp, int tp,
+static void check_same(const struct step_world *w, int cp, int tp,
                        enum mw_recompute recompute)
 {
     for (int pass = MW_PASS_F; pass < MW_PASS_BW; pass++) {
@@ -137,7 +118,7 @@ static void check_same(const struct world *w, int cp, int tp,
  * core's output, what is kept. */
 static void test_work_is_conserved(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -153,7 +134,7 @@ static void test_work_is_conserved(void **state)
             check_same(&w, cp, 2, (enum mw_recompute)r);
         }
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Packed documents of d tokens: d / s of the pairs, in every form; all else is
@@ -161,7 +142,7 @@ static void test_work_is_conserved(void **state)
 static void test_packed_documents(void **state)
 {
     static const int64_t docs[] = {SEQ, SEQ / 2, SEQ / 8, 1000};
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -187,13 +168,14 @@ static void test_packed_documents(void **state)
         }
         mw_step_result_release(&whole);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- what is sent ----------------------------------------------------------
  */
-static struct mw_ledger_row
-row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+static struct mw_ledger_row row_of(const struct step_world *w,
+                                   const struct mw_layout *l,
+                                   enum mw_coll_op op)
 {
     struct mw_ledger ledger = {NULL, 0, 0};
     struct mw_ledger_row row = {0};
@@ -222,7 +204,7 @@ static double block_bytes(int cp)
 static void test_ring_counts(void **state)
 {
     static const int again[] = {0, 1, 1};
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -243,14 +225,14 @@ static void test_ring_counts(void **state)
             assert_true(row_of(&w, &l, MW_ALL_GATHER).count == 0);
         }
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* q, k, v and o turned forward, their gradients backward: (n-1)/n of each
  * buffer of a rank's own tokens leaves it. */
 static void test_ulysses_counts(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -269,14 +251,14 @@ static void test_ulysses_counts(void **state)
         mw_assert_near(row_of(&w, &l, MW_ALL_TO_ALL).count, m * LAYERS * 12, 0,
                        0);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Whole K and V gathered in both passes, their gradients scattered. */
 static void test_gather_counts(void **state)
 {
     struct mw_layout l = layout(MW_CP_GATHER, 4, 2);
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -284,12 +266,12 @@ static void test_gather_counts(void **state)
                    0);
     mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).message_bytes,
                    32.0 * LAYERS * block_bytes(1), 1e-12, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- what is hidden --------------------------------------------------------
  */
-static double cp_s(const struct world *w, const struct mw_layout *l)
+static double cp_s(const struct step_world *w, const struct mw_layout *l)
 {
     struct mw_step_result r;
     double s;
@@ -301,7 +283,7 @@ static double cp_s(const struct world *w, const struct mw_layout *l)
 }
 
 /* One exchange as it is priced. */
-static double exchange_s(const struct world *w, const struct mw_layout *l)
+static double exchange_s(const struct step_world *w, const struct mw_layout *l)
 {
     struct mw_group g = mw_cost_group(l, MW_DIM_CP, w->ctx.domain_gpus);
 
@@ -316,12 +298,12 @@ static double exchange_s(const struct world *w, const struct mw_layout *l)
 static void test_what_a_ring_hides(void **state)
 {
     struct mw_layout l = layout(MW_CP_RING, 8, 1);
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
     mw_assert_near(cp_s(&w, &l), 64.0 * LAYERS * exchange_s(&w, &l), 1e-6, 0);
-    close_world(&w);
+    step_world_close(&w);
     open_world(&w, "dgx-h100", 8);
     l.order = "dp-pp-tp-cp"; /* one rank of a ring on each node */
     l.dp = 8;
@@ -332,14 +314,14 @@ static void test_what_a_ring_hides(void **state)
     slow.is_cpu = true;
     w.ctx.gpu = &slow;
     mw_assert_near(cp_s(&w, &l), all_s, 1e-9, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* The more ranks, the more merging and the smaller the cores: a ring never
  * beats the gathered form where wires are free. */
 static void test_a_ring_pays_for_merging(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -359,13 +341,13 @@ static void test_a_ring_pays_for_merging(void **state)
         mw_step_result_release(&ring);
         mw_step_result_release(&gather);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- measured --------------------------------------------------------------
  */
 /* Seconds of the cores of one layer and pass, and of merging. */
-static double cores_s(const struct world *w, const struct mw_layout *l,
+static double cores_s(const struct step_world *w, const struct mw_layout *l,
                       enum mw_pass pass)
 {
     struct mw_work work = {.model = &w->s.model,
@@ -409,7 +391,7 @@ static void test_measured_ring(void **state)
         struct mw_layout ring = layout(MW_CP_RING, 8, 1);
         struct mw_layout whole = layout(MW_CP_GATHER, 8, 1);
         double ring_s = 0, whole_s = 0;
-        struct world w;
+        struct step_world w;
 
         open_world(&w, rows[i].system, 1);
         assert_int_equal(mw_model_preset("llama3-8b", &w.s.model, NULL), MW_OK);
@@ -420,7 +402,7 @@ static void test_measured_ring(void **state)
         print_message("%s, %d passes: %.3f, measured %.3f\n", rows[i].system,
                       rows[i].n_passes, whole_s / ring_s, rows[i].measured);
         mw_assert_near(whole_s / ring_s, rows[i].measured, 0.06, 0);
-        close_world(&w);
+        step_world_close(&w);
     }
 }
 
@@ -446,31 +428,22 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
 
 static void test_forms_agree(void **state)
 {
-    struct world w;
+    struct step_world w;
     int n = 0;
 
     (void)state;
     open_world(&w, "dgx-h100", 4);
     for (uint64_t i = 0; i < 400; i++) {
         struct mw_layout l;
-        struct mw_step_result r;
-        struct mw_err err = {0};
-        double fast_s, peak;
 
         if (!draw(&l, &w.s, i)) {
             continue;
         }
-        step_simulate(&r, &w.s, &l, &w.ctx, NULL);
-        assert_int_equal(
-            mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, &err),
-            MW_OK);
-        mw_assert_near(fast_s, r.step_time_s, 0.03, 0);
-        assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-        mw_step_result_release(&r);
+        step_forms_agree(&w, &l);
         n++;
     }
     assert_true(n > 100);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 int main(void)

@@ -10,35 +10,16 @@
 /* 8 layers, 32 query and 8 key-value heads of 64 elements, 16384 tokens. */
 enum { LAYERS = 8, Q_HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64, SEQ = 16384 };
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
-static void open_world(struct world *w, int nodes)
+static void open_world(struct step_world *w, int nodes)
 {
-    struct mw_err err = {0};
-    char text[512];
-
-    snprintf(text, sizeof text,
-             "format: 1\nname: t\n"
-             "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
-             "ffn: 8192, vocab: 32768}\n"
-             "cluster: {system: dgx-h100, nodes: %d}\n"
-             "workload: {seq: 16384, global_batch: 16, dtype: bf16}\n",
-             nodes);
-    w->db = step_hwdb();
-    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_scenario_of(&w->s,
+                     "format: 1\nname: t\n"
+                     "model: {hidden: 2048, layers: 8, heads: 32, kv_heads: 8, "
+                     "ffn: 8192, vocab: 32768}\n"
+                     "cluster: {system: dgx-h100, nodes: %d}\n"
+                     "workload: {seq: 16384, global_batch: 16, dtype: bf16}\n",
+                     nodes);
+    step_world_price(w);
 }
 
 static struct mw_layout layout(enum mw_cp_form form, int cp, int inner, int dp)
@@ -53,8 +34,9 @@ static struct mw_layout layout(enum mw_cp_form form, int cp, int inner, int dp)
     return l;
 }
 
-static struct mw_ledger_row
-row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+static struct mw_ledger_row row_of(const struct step_world *w,
+                                   const struct mw_layout *l,
+                                   enum mw_coll_op op)
 {
     struct mw_ledger ledger = {NULL, 0, 0};
     struct mw_ledger_row row = {0};
@@ -72,7 +54,7 @@ row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
     return row;
 }
 
-static double core_flops(const struct world *w, const struct mw_layout *l,
+static double core_flops(const struct step_world *w, const struct mw_layout *l,
                          enum mw_pass pass)
 {
     struct mw_work work = {.model = &w->s.model,
@@ -97,7 +79,7 @@ static double core_flops(const struct world *w, const struct mw_layout *l,
 static void test_same_work(void **state)
 {
     static const enum mw_pass passes[] = {MW_PASS_F, MW_PASS_B};
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, 1);
@@ -113,7 +95,7 @@ static void test_same_work(void **state)
             mw_assert_near(core_flops(&w, &gather, passes[i]), flops, 1e-12, 0);
         }
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* q, k, v and o of the rank's own tokens and their gradients, of which
@@ -122,7 +104,7 @@ static void test_same_work(void **state)
  * the heads. */
 static void test_counts(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, 2);
@@ -145,13 +127,13 @@ static void test_counts(void **state)
         assert_false(turn.crosses_nodes);
         assert_true(ring.crosses_nodes);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* A gather of a sequence of an a-th of the heads by n / a ranks. */
 static void test_gather_counts(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, 2);
@@ -161,7 +143,7 @@ static void test_gather_counts(void **state)
 
     mw_assert_near(row.message_bytes, 16 * LAYERS * 2 * kv, 1e-12, 0);
     assert_int_equal(row.n_ranks, 2);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 static void test_groups(void **state)
@@ -182,27 +164,11 @@ static void test_groups(void **state)
     assert_int_equal(outer.nic_sharers, 8);
 }
 
-static double step_s(const struct world *w, const struct mw_layout *l)
-{
-    struct mw_step_result r;
-    double fast_s, peak;
-
-    step_simulate(&r, &w->s, l, &w->ctx, NULL);
-    double event_s = r.step_time_s;
-
-    assert_int_equal(
-        mw_step_estimate(&w->s, l, NULL, &w->ctx, &fast_s, &peak, NULL), MW_OK);
-    mw_assert_near(fast_s, event_s - r.shared_wires_s, 0.03, 0);
-    assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-    mw_step_result_release(&r);
-    return event_s;
-}
-
 /* Over two nodes of a slow network all-to-alls that stay inside them beat those
  * over all ranks. */
 static void test_stays_in_the_node(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, 2);
@@ -214,8 +180,8 @@ static void test_stays_in_the_node(void **state)
     struct mw_layout both = layout(MW_CP_RING, 8, 4, 2);
     both.order = a2a.order;
 
-    assert_true(step_s(&w, &both) < step_s(&w, &a2a));
-    close_world(&w);
+    assert_true(step_forms_agree(&w, &both) < step_forms_agree(&w, &a2a));
+    step_world_close(&w);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /*
  * The fast form with remembered prices is the fast form: step time, peak memory
  * and refusals to the bit those of mw_step_estimate, for layouts in any order
- * and met again, dense, with experts, under adapters, with the host's memory, with
- * layers that were dealt out by hand.
+ * and met again, dense, with experts, under adapters, with the host's memory,
+ * with layers that were dealt out by hand.
  */
 #include "mw_test.h"
 

@@ -8,35 +8,16 @@
 #include "sim/step/ledger.h"
 #include "step_fixture.h"
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
 /* `more`: further keys of the workload, ", lora_rank: 16" */
-static void open_world(struct world *w, const char *model, int nodes,
+static void open_world(struct step_world *w, const char *model, int nodes,
                        const char *more)
 {
-    struct mw_err err = {0};
-    char text[512];
-
-    snprintf(text, sizeof text,
-             "format: 1\nname: t\nmodel: %s\n"
-             "cluster: {system: dgx-h100, nodes: %d}\n"
-             "workload: {seq: 2048, global_batch: 64%s}\n",
-             model, nodes, more);
-    w->db = step_hwdb();
-    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_scenario_of(&w->s,
+                     "format: 1\nname: t\nmodel: %s\n"
+                     "cluster: {system: dgx-h100, nodes: %d}\n"
+                     "workload: {seq: 2048, global_batch: 64%s}\n",
+                     model, nodes, more);
+    step_world_price(w);
 }
 
 static struct mw_layout layout(int tp, int pp, int dp, int zero)
@@ -55,11 +36,11 @@ static struct mw_step_result run(const char *model, const char *more,
                                  const struct mw_layout *l)
 {
     struct mw_step_result r;
-    struct world w;
+    struct step_world w;
 
     open_world(&w, model, 1, more);
     step_simulate(&r, &w.s, l, &w.ctx, NULL);
-    close_world(&w);
+    step_world_close(&w);
     return r;
 }
 
@@ -128,8 +109,9 @@ static void test_tied(void **state)
 
 /* ---- messages --------------------------------------------------------------
  */
-static struct mw_ledger_row
-row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
+static struct mw_ledger_row row_of(const struct step_world *w,
+                                   const struct mw_layout *l,
+                                   enum mw_coll_op op)
 {
     struct mw_ledger ledger = {NULL, 0, 0};
     struct mw_ledger_row row = {0};
@@ -150,7 +132,7 @@ row_of(const struct world *w, const struct mw_layout *l, enum mw_coll_op op)
 static void test_messages(void **state)
 {
     struct mw_layout l = layout(1, 1, 8, 0);
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "llama2-7b", 1, ", lora_rank: 64");
@@ -161,7 +143,7 @@ static void test_messages(void **state)
                    8 * 2 * 2 * (159907840.0 + 6738415616.0), 1e-12, 0);
     mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).message_bytes,
                    8 * 4 * 159907840.0, 1e-12, 0);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- time ------------------------------------------------------------------
@@ -206,10 +188,7 @@ static void test_forms_agree(void **state)
     (void)state;
     for (uint64_t i = 0; i < 400; i++) {
         struct mw_layout l;
-        struct mw_step_result r;
-        struct mw_err err = {0};
-        struct world w;
-        double fast_s, peak;
+        struct step_world w;
 
         open_world(&w, models[i % 2], 4, more[mw_rand_u64(9, 6, i) % 3]);
         mw_layout_default(&l);
@@ -222,16 +201,10 @@ static void test_forms_agree(void **state)
         l.recompute = (enum mw_recompute)(mw_rand_u64(9, 5, i) % 3);
         if (mw_layout_check(&l, &w.s.model, &w.s.workload, 32, NULL, NULL) ==
             MW_OK) {
-            step_simulate(&r, &w.s, &l, &w.ctx, NULL);
-            assert_int_equal(
-                mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, &err),
-                MW_OK);
-            mw_assert_near(fast_s, r.step_time_s, 0.03, 0);
-            assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-            mw_step_result_release(&r);
+            step_forms_agree(&w, &l);
             n++;
         }
-        close_world(&w);
+        step_world_close(&w);
         if (n >= 60) {
             break;
         }

@@ -10,23 +10,10 @@
 
 enum { IN_NODE = 8, LAYERS = 16 };
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
-static void open_world(struct world *w, const char *system)
+static void open_world(struct step_world *w, const char *system)
 {
-    w->db = step_hwdb();
     step_scenario(&w->s, system, 1, 32, "bf16");
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_world_price(w);
 }
 
 static struct mw_layout layout(int zero, enum mw_offload_nvme nvme)
@@ -42,7 +29,7 @@ static struct mw_layout layout(int zero, enum mw_offload_nvme nvme)
     return l;
 }
 
-static struct mw_step_result run(const struct world *w,
+static struct mw_step_result run(const struct step_world *w,
                                  const struct mw_layout *l)
 {
     struct mw_step_result r;
@@ -62,13 +49,13 @@ static void test_rates(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct world w;
+        struct step_world w;
 
         open_world(&w, rows[i].system);
         mw_assert_near(w.ctx.nvme_read_Bps * IN_NODE, rows[i].read_Bps, 0.005,
                        0);
         mw_assert_near(w.ctx.nvme_write_Bps, w.ctx.nvme_read_Bps / 2, 1e-12, 0);
-        close_world(&w);
+        step_world_close(&w);
     }
 }
 
@@ -76,7 +63,7 @@ static void test_rates(void **state)
  * the longest of all. */
 static void test_optimizer(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-a100");
@@ -92,14 +79,14 @@ static void test_optimizer(void **state)
                        r.breakdown_s[MW_SPAN_OPTIMIZER],
                    12 * n / 1e8 + 12 * n / 5e7, 1e-6, 0);
     mw_step_result_release(&r);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Reads of a pass are longer than its work: they are its length, twice a
  * micro-batch (forward, backward), and what the optimizer writes comes once. */
 static void test_weights(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-a100");
@@ -111,14 +98,14 @@ static void test_weights(void **state)
 
     mw_assert_near(r.step_time_s, 2 * m * r.memory->nvme_bytes / 1e6, 0.01, 0);
     mw_step_result_release(&r);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* The host keeps gradients, and two of the layers' worth of what is on drives;
  * the device the same in all cases. */
 static void test_memory(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-a100");
@@ -144,33 +131,25 @@ static void test_memory(void **state)
         mw_step_result_release(&r);
     }
     mw_step_result_release(&host);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 static void test_forms_agree(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100");
     for (int zero = 0; zero <= 3; zero++) {
         for (int what = MW_NVME_NONE; what <= MW_NVME_ALL; what++) {
             struct mw_layout l = layout(zero, (enum mw_offload_nvme)what);
-            struct mw_step_result r;
-            double fast_s, peak;
 
             l.pp = 2;
             l.dp = IN_NODE / 2;
-            r = run(&w, &l);
-            assert_int_equal(
-                mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, NULL),
-                MW_OK);
-            mw_assert_near(fast_s, r.step_time_s - r.shared_wires_s, 0.03, 0);
-            assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-            mw_step_result_release(&r);
+            step_forms_agree(&w, &l);
         }
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 static void test_unknown_drives(void **state)
@@ -179,7 +158,7 @@ static void test_unknown_drives(void **state)
     struct mw_err err = {0};
     struct mw_plan plan;
     struct mw_step_result r;
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100");
@@ -189,7 +168,7 @@ static void test_unknown_drives(void **state)
                      MW_EINPUT);
     assert_non_null(strstr(err.text, "nvme_rate.dgx-h100"));
     mw_plan_release(&plan);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 int main(void)

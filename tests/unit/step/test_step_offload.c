@@ -8,36 +8,18 @@
 
 #include <math.h>
 
-struct world {
-    struct mw_hwdb *db;
-    struct mw_scenario s;
-    struct mw_cost_ctx ctx;
-};
-
 /* Llama of 16 layers, 8192 tokens, 1.37e9 parameters. */
-static void open_world(struct world *w, const char *system, int nodes)
+static void open_world(struct step_world *w, const char *system, int nodes)
 {
-    struct mw_err err = {0};
-    char text[512];
-
-    snprintf(text, sizeof text,
-             "format: 1\nname: t\n"
-             "model: {hidden: 2048, layers: 16, heads: 16, ffn: 8192, vocab: "
-             "65536}\n"
-             "cluster: {system: %s, nodes: %d}\n"
-             "workload: {seq: 8192, global_batch: 64}\n",
-             system, nodes);
-    w->db = step_hwdb();
-    if (mw_scenario_parse("t.yaml", text, strlen(text), &w->s, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    step_ctx(&w->ctx, w->db, &w->s);
-}
-
-static void close_world(struct world *w)
-{
-    mw_scenario_release(&w->s);
-    mw_hwdb_free(w->db);
+    step_scenario_of(
+        &w->s,
+        "format: 1\nname: t\n"
+        "model: {hidden: 2048, layers: 16, heads: 16, ffn: 8192, vocab: "
+        "65536}\n"
+        "cluster: {system: %s, nodes: %d}\n"
+        "workload: {seq: 8192, global_batch: 64}\n",
+        system, nodes);
+    step_world_price(w);
 }
 
 static struct mw_layout layout(int zero)
@@ -50,7 +32,7 @@ static struct mw_layout layout(int zero)
     return l;
 }
 
-static struct mw_step_result run(const struct world *w,
+static struct mw_step_result run(const struct step_world *w,
                                  const struct mw_layout *l)
 {
     struct mw_step_result r;
@@ -75,7 +57,7 @@ static void test_links(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct world w;
+        struct step_world w;
 
         open_world(&w, rows[i].system, 1);
         mw_assert_near(w.ctx.host_link_Bps, rows[i].link_Bps, 1e-12, 0);
@@ -84,7 +66,7 @@ static void test_links(void **state)
             MW_OK);
         mw_assert_near(w.ctx.host_adam_Bps * w.ctx.gpus_per_node,
                        rows[i].mem_Bps * efficiency->value, 1e-12, 0);
-        close_world(&w);
+        step_world_close(&w);
     }
 }
 
@@ -95,7 +77,7 @@ static void test_unknown_link(void **state)
     struct mw_plan plan;
     struct mw_step_result r;
     double time_s, bytes;
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -109,7 +91,7 @@ static void test_unknown_link(void **state)
         mw_step_estimate(&w.s, &l, NULL, &w.ctx, &time_s, &bytes, NULL),
         MW_EINPUT);
     mw_plan_release(&plan);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- optimizer -------------------------------------------------------------
@@ -120,7 +102,7 @@ static void test_unknown_link(void **state)
 static void test_optimizer(void **state)
 {
     struct mw_layout l = layout(0), off = layout(0);
-    struct world w;
+    struct step_world w;
 
     (void)state;
     off.offload_optimizer = 1;
@@ -145,7 +127,7 @@ static void test_optimizer(void **state)
                    4 * n / 1e9, 1e-6, 0);
     mw_step_result_release(&on);
     mw_step_result_release(&host);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* Both update at once: the best part is where they end together, and it beats
@@ -153,7 +135,7 @@ static void test_optimizer(void **state)
 static void test_parts_run_together(void **state)
 {
     struct mw_layout l = layout(0);
-    struct world w;
+    struct step_world w;
     double least = HUGE_VAL, none_s = 0, all_s = 0;
 
     (void)state;
@@ -168,7 +150,7 @@ static void test_parts_run_together(void **state)
         mw_step_result_release(&r);
     }
     assert_true(least < none_s && least < all_s);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- weights and activations -----------------------------------------------
@@ -177,7 +159,7 @@ static void test_parts_run_together(void **state)
  * micro-batch (8 of them), kept activations down and up once. */
 static void test_streams(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -202,13 +184,13 @@ static void test_streams(void **state)
         mw_step_result_release(&fast);
         mw_step_result_release(&slow);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* What leaves the device is on the host, a half of it for a half. */
 static void test_memory(void **state)
 {
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -235,7 +217,7 @@ static void test_memory(void **state)
         mw_step_result_release(&all);
         mw_step_result_release(&some);
     }
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* A host that is too small: the device has room, the plan does not fit. */
@@ -243,7 +225,7 @@ static void test_host_is_full(void **state)
 {
     struct mw_layout l = layout(0);
     struct mw_system small;
-    struct world w;
+    struct step_world w;
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
@@ -261,7 +243,7 @@ static void test_host_is_full(void **state)
     r = run(&w, &l);
     assert_true(r.fits);
     mw_step_result_release(&r);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 /* ---- forms -----------------------------------------------------------------
@@ -269,16 +251,13 @@ static void test_host_is_full(void **state)
 static void test_forms_agree(void **state)
 {
     static const double parts[] = {0, 0.3, 1};
-    struct world w;
+    struct step_world w;
     int n = 0;
 
     (void)state;
     open_world(&w, "dgx-a100", 4);
     for (uint64_t i = 0; i < 300; i++) {
         struct mw_layout l;
-        struct mw_step_result r;
-        struct mw_err err = {0};
-        double fast_s, peak;
 
         mw_layout_default(&l);
         l.tp = 1 << mw_rand_u64(12, 1, i) % 3;
@@ -293,17 +272,11 @@ static void test_forms_agree(void **state)
             MW_OK) {
             continue;
         }
-        step_simulate(&r, &w.s, &l, &w.ctx, NULL);
-        assert_int_equal(
-            mw_step_estimate(&w.s, &l, NULL, &w.ctx, &fast_s, &peak, &err),
-            MW_OK);
-        mw_assert_near(fast_s, r.step_time_s, 0.03, 0);
-        assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
-        mw_step_result_release(&r);
+        step_forms_agree(&w, &l);
         n++;
     }
     assert_true(n > 100);
-    close_world(&w);
+    step_world_close(&w);
 }
 
 int main(void)
