@@ -218,3 +218,23 @@ void mw_cli_subject_close(struct mw_cli_subject *s)
     mw_plan_release(&s->plan);
     mw_scenario_release(&s->scenario);
 }
+
+enum mw_status mw_cli_with_subject(const struct mw_cli *cli, const char *file,
+                                   const char *stack, mw_cli_subject_fn fn,
+                                   const void *ctx, struct mw_err *err)
+{
+    struct mw_hwdb *db = NULL;
+    struct mw_cli_subject s;
+    enum mw_status status = mw_cli_hwdb(cli->hwdb, &db, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    status = mw_cli_subject_open(db, file, stack, cli->quiet, &s, err);
+    if (status == MW_OK) {
+        status = fn(ctx, &s, err);
+        mw_cli_subject_close(&s);
+    }
+    mw_hwdb_free(db);
+    return status;
+}

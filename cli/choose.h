@@ -5,6 +5,8 @@
 #ifndef MW_CLI_CHOOSE_H
 #define MW_CLI_CHOOSE_H
 
+#include "cli/cli.h"
+
 #include "sim/cost/cost.h"
 #include "sim/plan/plan.h"
 
@@ -47,5 +49,14 @@ enum mw_status mw_cli_subject_like(const struct mw_hwdb *db, const char *file,
                                    struct mw_cli_subject *out,
                                    struct mw_err *err);
 void mw_cli_subject_close(struct mw_cli_subject *s);
+
+/* What a verb does with its one subject; ctx are its own arguments. */
+typedef enum mw_status (*mw_cli_subject_fn)(const void *ctx,
+                                            const struct mw_cli_subject *s,
+                                            struct mw_err *err);
+/* Opens database and subject, calls fn, closes both. */
+enum mw_status mw_cli_with_subject(const struct mw_cli *cli, const char *file,
+                                   const char *stack, mw_cli_subject_fn fn,
+                                   const void *ctx, struct mw_err *err);
 
 #endif

@@ -120,36 +120,23 @@ static enum mw_status show(const struct args *a, const struct mw_export *e,
     return MW_OK;
 }
 
-static enum mw_status export(const struct args *a,
-                             const struct mw_cli_subject *s,
-                             struct mw_err *err) {
+static enum mw_status export_subject(const void *ctx,
+                                     const struct mw_cli_subject *s,
+                                     struct mw_err *err)
+{
+    const struct args *a = ctx;
     struct mw_export e;
     const struct mw_export_in in = {&s->scenario, &s->plan, &s->ctx,
                                     a->out ? a->out : "FILE"};
     enum mw_status status = mw_export_plan(a->to, &in, &e, err);
-    if (status != MW_OK){return status;}
-status = a->out ? write_file(a, &e, err) : MW_OK;
-if (status == MW_OK) {
-    status = show(a, &e, err);
-}
-mw_export_release(&e);
-return status;
-}
-
-static enum mw_status run(const struct args *a, struct mw_err *err)
-{
-    struct mw_hwdb *db = NULL;
-    struct mw_cli_subject s;
-    enum mw_status status = mw_cli_hwdb(a->cli.hwdb, &db, err);
     if (status != MW_OK) {
         return status;
     }
-    status = mw_cli_subject_open(db, a->file, NULL, a->cli.quiet, &s, err);
+    status = a->out ? write_file(a, &e, err) : MW_OK;
     if (status == MW_OK) {
-        status = export(a, &s, err);
-        mw_cli_subject_close(&s);
+        status = show(a, &e, err);
     }
-    mw_hwdb_free(db);
+    mw_export_release(&e);
     return status;
 }
 
@@ -167,6 +154,7 @@ int mw_verb_export(int argc, char **argv)
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
-    enum mw_status status = run(&a, &err);
+    enum mw_status status =
+        mw_cli_with_subject(&a.cli, a.file, NULL, export_subject, &a, &err);
     return status == MW_OK ? 0 : mw_cli_fail(&err);
 }

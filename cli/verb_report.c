@@ -153,27 +153,18 @@ static enum mw_status report_side(const struct args *a,
     return status;
 }
 
-static enum mw_status run(const struct args *a, struct mw_err *err)
+static enum mw_status report_subject(const void *ctx,
+                                     const struct mw_cli_subject *s,
+                                     struct mw_err *err)
 {
-    struct mw_hwdb *db = NULL;
-    struct mw_cli_subject s;
     struct mw_diff_side side;
-    enum mw_status status = mw_cli_hwdb(a->cli.hwdb, &db, err);
-    if (status != MW_OK) {
-        return status;
-    }
-    status = mw_cli_subject_open(db, a->file, a->stack, a->cli.quiet, &s, err);
+    enum mw_status status = mw_cli_blame(
+        &s->scenario,
+        mw_diff_side_init(&s->scenario, &s->plan, &s->ctx, &side, err), err);
     if (status == MW_OK) {
-        status = mw_cli_blame(
-            &s.scenario,
-            mw_diff_side_init(&s.scenario, &s.plan, &s.ctx, &side, err), err);
-        if (status == MW_OK) {
-            status = report_side(a, &s, &side, err);
-            mw_diff_side_release(&side);
-        }
-        mw_cli_subject_close(&s);
+        status = report_side(ctx, s, &side, err);
+        mw_diff_side_release(&side);
     }
-    mw_hwdb_free(db);
     return status;
 }
 
@@ -191,6 +182,7 @@ int mw_verb_report(int argc, char **argv)
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {
         return 2;
     }
-    enum mw_status status = run(&a, &err);
+    enum mw_status status =
+        mw_cli_with_subject(&a.cli, a.file, a.stack, report_subject, &a, &err);
     return status == MW_OK ? 0 : mw_cli_fail(&err);
 }
