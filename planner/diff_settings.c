@@ -9,10 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct mw_enum lora_targets_enums[] = {
-    {"all", MW_LORA_ALL}, {"attention", MW_LORA_ATTENTION}, {NULL, 0}};
-static const struct mw_enum base_dtype_enums[] = {
-    {"same", MW_BASE_SAME}, {"nf4", MW_BASE_NF4}, {NULL, 0}};
 #define W_AT(member) offsetof(struct mw_workload, member)
 
 static const struct mw_field workload_fields[] = {
@@ -34,12 +30,11 @@ static const struct mw_field workload_fields[] = {
     {.key = "lora_targets",
      .type = MW_F_ENUM,
      .offset = W_AT(lora_targets),
-     .enums = lora_targets_enums},
+     .enums = mw_lora_targets_enums},
     {.key = "base_dtype",
      .type = MW_F_ENUM,
      .offset = W_AT(base_dtype),
-     .enums = base_dtype_enums},
-    {.key = "doc_tokens", .type = MW_F_INT, .offset = W_AT(doc_tokens)},
+     .enums = mw_base_dtype_enums},
     {.key = "fp8_scaling",
      .type = MW_F_ENUM,
      .offset = W_AT(scaling),
@@ -138,7 +133,6 @@ static void add_fields(struct list *l, const char *group,
     }
 }
 
-/* The schedule that runs, whatever the layout calls it. */
 static const char *layers_text(struct mw_arena *arena,
                                const struct mw_plan *plan)
 {
@@ -153,21 +147,11 @@ static const char *layers_text(struct mw_arena *arena,
     return out;
 }
 
-static bool is_even(const struct mw_plan *plan)
-{
-    for (int k = 1; k < plan->n_virtual; k++) {
-        if (plan->layers[k] != plan->layers[0]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Even layers follow from the model and pp x vpp: nothing of their own. */
 static void add_layers(struct list *l, const struct mw_plan *a,
                        const struct mw_plan *b)
 {
-    if (!is_even(a) || !is_even(b)) {
+    if (!mw_plan_is_even(a) || !mw_plan_is_even(b)) {
         add(l, "", "layers", layers_text(l->arena, a),
             layers_text(l->arena, b));
     }

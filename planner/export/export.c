@@ -77,16 +77,6 @@ void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out)
     mw_str_add(&out->launch, " ");
 }
 
-bool mw_export_is_even(const struct mw_plan *plan)
-{
-    for (int k = 1; k < plan->n_virtual; k++) {
-        if (plan->layers[k] != plan->layers[0]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* ---- checks ----------------------------------------------------------------
  */
 /* The framework's rows of planner/legality.c, whatever the scenario's own

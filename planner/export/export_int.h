@@ -13,8 +13,6 @@ void mw_export_note(struct mw_export *out, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* "torchrun --nnodes N --nproc-per-node G ... " up to the program. */
 void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out);
-/* Every virtual stage has as many layers. */
-bool mw_export_is_even(const struct mw_plan *plan);
 
 enum mw_status mw_export_megatron(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err);

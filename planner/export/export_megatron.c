@@ -43,7 +43,7 @@ static void put_layers(struct writer *w)
     const struct mw_plan *plan = w->in->plan;
     int last = plan->n_virtual - 1;
 
-    if (mw_export_is_even(plan)) {
+    if (mw_plan_is_even(plan)) {
         if (plan->layout.vpp > 1) {
             number(w, "num-virtual-stages-per-pipeline-rank", plan->layout.vpp);
         }

@@ -64,7 +64,7 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "and Qwen 3 presets are",
                                 in->scenario->model.name);
     }
-    if (l->pp > 1 && !mw_export_is_even(in->plan)) {
+    if (l->pp > 1 && !mw_plan_is_even(in->plan)) {
         return mw_export_refuse(err, "titan_layers",
                                 "stages of unequal layers cannot be said "
                                 "(pipeline_parallel_layers_per_stage)");

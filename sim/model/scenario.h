@@ -21,6 +21,8 @@ struct mw_cluster {
     double oversubscription; /* NICs of a leaf over its links up; 0: 1 */
 };
 
+extern const struct mw_enum mw_lora_targets_enums[];
+extern const struct mw_enum mw_base_dtype_enums[];
 extern const struct mw_enum mw_scaling_enums[];
 struct mw_workload {
     int64_t seq;
@@ -40,7 +42,7 @@ struct mw_workload {
     enum mw_scaling scaling; /* of FP8 operands */
 };
 
-/* Whose features a plan may use (planner/rules.c knows their rules). */
+/* Whose features a plan may use (planner/legality.c knows their rules). */
 enum mw_framework {
     MW_FRAMEWORK_ANY, /* all that the simulator prices */
     MW_FRAMEWORK_MEGATRON_CORE,

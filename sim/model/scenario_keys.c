@@ -66,9 +66,9 @@ static const struct mw_enum flops_enums[] = {
     {"full", FLOPS_FULL}, {"causal", FLOPS_CAUSAL}, {NULL, 0}};
 static const struct mw_enum optimizer_enums[] = {{"adamw", OPTIMIZER_ADAMW},
                                                  {NULL, 0}};
-static const struct mw_enum lora_targets_enums[] = {
+const struct mw_enum mw_lora_targets_enums[] = {
     {"all", MW_LORA_ALL}, {"attention", MW_LORA_ATTENTION}, {NULL, 0}};
-static const struct mw_enum base_dtype_enums[] = {
+const struct mw_enum mw_base_dtype_enums[] = {
     {"same", MW_BASE_SAME}, {"nf4", MW_BASE_NF4}, {NULL, 0}};
 const struct mw_enum mw_scaling_enums[] = {{"tensor", MW_SCALE_TENSOR},
                                            {"row", MW_SCALE_ROW},
@@ -137,13 +137,13 @@ const struct mw_field mw_workload_fields[] = {
     {.key = "lora_targets",
      .type = MW_F_ENUM,
      .offset = W_AT(lora_targets),
-     .enums = lora_targets_enums,
+     .enums = mw_lora_targets_enums,
      .doc = "linear layers that carry adapters",
      .seen_offset = W_AT(has_lora_targets) + 1},
     {.key = "base_dtype",
      .type = MW_F_ENUM,
      .offset = W_AT(base_dtype),
-     .enums = base_dtype_enums,
+     .enums = mw_base_dtype_enums,
      .doc = "storage of the frozen weights under adapters"},
     {.key = "doc_tokens",
      .type = MW_F_INT,

@@ -26,6 +26,16 @@ void mw_plan_even_layers(int n_layers, int n_virtual, int *out)
     }
 }
 
+bool mw_plan_is_even(const struct mw_plan *plan)
+{
+    for (int k = 1; k < plan->n_virtual; k++) {
+        if (plan->layers[k] != plan->layers[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
                                      const struct mw_layout *layout)
 {

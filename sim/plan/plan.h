@@ -79,6 +79,8 @@ uint64_t mw_plan_hash(const struct mw_plan *plan);
  * one more each. One or two stages more than layers: the last holds the head
  * alone, the first the embedding. */
 void mw_plan_even_layers(int n_layers, int n_virtual, int *out);
+/* Has every virtual stage as many layers? */
+bool mw_plan_is_even(const struct mw_plan *plan);
 /* Those of stage k. */
 int mw_plan_even_share(int n_layers, int n_virtual, int k);
 /* First layer of virtual stage k. */
