@@ -69,6 +69,7 @@ static const char doc[] =
     "Stacks (--stack): plain, megatron-core, megatron-core-nemo, "
     "megatron-core-serial, megatron-2021, megatron-2021-composed, "
     "megatron-deepspeed, megatron-deepspeed-bf16, megatron-deepspeed-zero3, "
+    "megatron-deepspeed-zero3-sync, "
     "deepspeed, torch-fsdp, torchtitan, torchtitan-async, torchtitan-eager, "
     "torchtitan-2024, torchtitan-async-2024, galvatron, litgpt, torchtune, "
     "zero-bubble, nanotron, internevo, jax, jax-paxml; docs/accuracy.md has "

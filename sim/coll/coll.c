@@ -6,6 +6,7 @@
 
 #include "sim/coll/coll_int.h"
 
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -66,6 +67,31 @@ static struct mw_nccl_opts plugin_opts(const struct mw_nccl_opts *user,
     return o;
 }
 
+/* NICs behind the host's cores: what they were seen to reach is their rate. */
+static void host_carries(struct mw_system *s)
+{
+    s->nic_bw_Bps *= s->inter_efficiency;
+    s->node_net_bw_Bps *= s->inter_efficiency;
+    s->inter_efficiency = 1;
+}
+
+/* Without GPUDirect RDMA a message goes from the GPU up to the host's memory
+ * and down to the NIC of the same switch: half of the uplink is left for each
+ * direction. NCCL's own figure of PCIe: 0.75 GB/s a lane of generation 3
+ * (graph/topo.cc). */
+static void uplinks_carry_twice(const struct mw_machine_shape *shape,
+                                struct mw_system *s)
+{
+    double uplink_Bps = 16 * 0.75e9 * exp2(shape->pcie_gen - 3);
+
+    if (shape->gpus_per_switch > 0 && shape->nics_per_switch > 0) {
+        int n_switches = shape->n_gpus / shape->gpus_per_switch;
+
+        s->node_net_bw_Bps =
+            fmin(s->node_net_bw_Bps, n_switches * uplink_Bps / 2);
+    }
+}
+
 enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
                                  const struct mw_nccl_opts *opts,
                                  struct mw_coll_world **out, struct mw_err *err)
@@ -96,11 +122,16 @@ enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
     }
     w->memo = mw_calloc(COLL_MEMOS, sizeof *w->memo);
     w->has_nccl = mw_machine_has_nccl(db, w->system);
-    if (w->has_nccl) {
+    s = coll_plugin_find(db, w->system, &w->plugin, err);
+    if (s == MW_OK && w->plugin.no_gdr) {
+        host_carries(&w->own);
+    }
+    if (s == MW_OK && w->has_nccl) {
         s = mw_machine_describe(db, w->system, &w->shape, err);
     }
-    if (s == MW_OK) {
-        s = coll_plugin_find(db, w->system, &w->plugin, err);
+    if (s == MW_OK && w->plugin.no_gdr) {
+        w->shape.no_gdr = true;
+        uplinks_carry_twice(&w->shape, &w->own);
     }
     if (s == MW_OK) {
         w->plugin_opts = plugin_opts(&w->opts, &w->plugin);

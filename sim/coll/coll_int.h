@@ -28,6 +28,7 @@ struct coll_group {
 /* What NCCL's network plugin brings (coll_plugins.csv). */
 struct coll_plugin {
     bool is_any;
+    bool no_gdr; /* the host carries what NICs send and receive */
     float latency_us;
     uint8_t protos; /* bit per protocol it leaves on */
 };

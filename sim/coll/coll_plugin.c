@@ -12,7 +12,7 @@
 
 struct row {
     const char *nic, *protocols;
-    double latency_us;
+    double latency_us, gdr;
 };
 
 static const char *nic_of(const struct mw_hwdb *db, const char *slug)
@@ -54,6 +54,7 @@ static enum mw_status read_rows(const char *path, struct mw_arena *arena,
         {"latency_us", MW_C_NUM, offsetof(struct row, latency_us), true, 0, 1e6,
          0},
         {"protocols", MW_C_STR, offsetof(struct row, protocols), true, 0, 0, 0},
+        {"gdr", MW_C_NUM, offsetof(struct row, gdr), false, 0, 1, 1},
         {.name = NULL}};
     struct mw_csv csv;
     void *rows = NULL;
@@ -100,6 +101,7 @@ enum mw_status coll_plugin_find(const struct mw_hwdb *db,
             found =
                 (struct coll_plugin){.is_any = true,
                                      .latency_us = (float)rows[i].latency_us,
+                                     .no_gdr = !(rows[i].gdr > 0),
                                      .protos = protocols_of(rows[i].protocols)};
         }
     }

@@ -208,8 +208,9 @@ static void write_nic(struct writer *w, int nic)
     open_pci(w, 0x80 + nic, "0x020700");
     mw_str_addf(w->out,
                 "<nic><net name=\"nic%d\" dev=\"%d\" speed=\"%d\" port=\"1\" "
-                "guid=\"0x%x\" gdr=\"1\" coll=\"0\"/></nic></pci>\n",
-                nic, w->next_nic, w->s->nic_Mbps, 0x1000 + w->next_nic);
+                "guid=\"0x%x\" gdr=\"%d\" coll=\"0\"/></nic></pci>\n",
+                nic, w->next_nic, w->s->nic_Mbps, 0x1000 + w->next_nic,
+                !w->s->no_gdr);
     w->next_nic++;
 }
 

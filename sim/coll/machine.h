@@ -28,6 +28,7 @@ struct mw_machine_shape {
     int nic_Mbps;
     int n_links; /* NVLink links of a GPU; 0: none */
     bool has_nvswitch, is_cube_mesh, has_c2c;
+    bool no_gdr;    /* NICs do not reach GPUs' memory by themselves */
     int mesh_links; /* links to every other GPU of the node */
     const char *cpu_arch, *cpu_vendor; /* as NCCL spells them; vendor may be
                                           NULL */

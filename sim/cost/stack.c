@@ -66,6 +66,10 @@ static const struct {
      FA2},
     {"torchtitan-eager", "torchtitan without torch.compile", FA2},
     {"megatron-deepspeed-zero3", "the same with ZeRO-3", SCATTERS},
+    {"megatron-deepspeed-zero3-sync",
+     "the same, waiting for the device after each layer "
+     "(--synchronize-each-layer)",
+     SCATTERS},
     {"deepspeed",
      "Hugging Face Transformers under DeepSpeed's ZeRO-3, loss "
      "fused with the head",

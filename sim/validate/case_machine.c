@@ -76,6 +76,37 @@ static void take_variant(struct mw_case *c)
     }
 }
 
+static bool is_alike(const struct mw_gpu *a, const struct mw_gpu *b)
+{
+    return strcmp(a->arch, b->arch) == 0 && a->link_bw_Bps == b->link_bw_Bps &&
+           a->n_links == b->n_links;
+}
+
+/* The site's own node with such a device, where the row names a site that the
+ * database knows. */
+static const struct mw_system *site_system(const struct mw_hwdb *db,
+                                           const struct mw_gpu *gpu,
+                                           const char *interconnect)
+{
+    static const struct {
+        const char *said, *slug;
+    } sites[] = {{"Jean Zay", "jean-zay-"}};
+
+    for (size_t k = 0; k < sizeof sites / sizeof sites[0]; k++) {
+        for (size_t i = 0; mw_text_has(interconnect, sites[k].said) &&
+                           i < mw_hwdb_system_count(db);
+             i++) {
+            const struct mw_system *s = mw_hwdb_system_at(db, i);
+
+            if (strncmp(s->slug, sites[k].slug, strlen(sites[k].slug)) == 0 &&
+                is_alike(s->gpu, gpu)) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
 /* The DGX with that device first, else the first system in the table; one with
  * the same architecture and links when the exact memory size has none. */
 static const struct mw_system *find_system(const struct mw_hwdb *db,
@@ -93,9 +124,7 @@ static const struct mw_system *find_system(const struct mw_hwdb *db,
                 return s;
             }
         }
-        if (alike == NULL && is_dgx && strcmp(s->gpu->arch, gpu->arch) == 0 &&
-            s->gpu->link_bw_Bps == gpu->link_bw_Bps &&
-            s->gpu->n_links == gpu->n_links) {
+        if (alike == NULL && is_dgx && is_alike(s->gpu, gpu)) {
             alike = s;
         }
     }
@@ -135,14 +164,15 @@ static int nics_of_node(const char *text, int n, int gpus_per_node)
 }
 
 /* The class of the network that the row names; the system's when it names
- * none ("OmniPath" is none that the database knows). */
+ * none. */
 static const char *class_of(const char *text, const char *otherwise)
 {
     static const struct {
         const char *word, *class;
-    } known[] = {{"EFA", "efa"},  {"RoCE", "roce"}, {"InfiniBand", "ib"},
-                 {"NDR", "ib"},   {"HDR", "ib"},    {"Slingshot", "slingshot"},
-                 {"TCPX", "tcpx"}};
+    } known[] = {{"EFA", "efa"},       {"RoCE", "roce"},
+                 {"InfiniBand", "ib"}, {"NDR", "ib"},
+                 {"HDR", "ib"},        {"Slingshot", "slingshot"},
+                 {"TCPX", "tcpx"},     {"OmniPath", "opa"}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (mw_text_has(text, known[i].word)) {
@@ -187,7 +217,10 @@ void mw_case_machine(struct mw_case *c)
         mw_case_skip(c, "unknown GPU '%s'", r->gpu);
         return;
     }
-    system = find_system(c->db, gpu);
+    system = site_system(c->db, gpu, r->interconnect);
+    if (system == NULL) {
+        system = find_system(c->db, gpu);
+    }
     if (system == NULL) {
         mw_case_skip(c, "no system with %s", gpu->slug);
         return;

@@ -69,11 +69,17 @@ static const char *torchtitan_of(const struct mw_measured *r)
     return is_2024 ? "torchtitan-2024" : "torchtitan";
 }
 
-/* BigScience's notes say where Megatron ran without DeepSpeed. */
+/* BigScience's notes say where Megatron ran without DeepSpeed. Its scripts for
+ * ZeRO-3 (experiments/gpt2-meg-ds-zero) wait after each layer; the numbered
+ * experiments do not (gpt2.md: "removed: --synchronize-each-layer"). */
 static const char *deepspeed_of(const struct mw_measured *r)
 {
     if (mw_text_has(r->note, "DS=N")) {
         return "megatron-2021";
+    }
+    if (mw_text_has(r->framework, "Megatron + Deepspeed ZeRO") &&
+        !mw_text_has(r->note, "ID=")) {
+        return "megatron-deepspeed-zero3-sync";
     }
     if (r->zero != NULL && strchr(r->zero, '3') != NULL) {
         return mw_text_has(r->framework, "Megatron") ||

@@ -97,7 +97,8 @@
       "memory and bandwidth as the GPU's name says; clock by the cube root "   \
       "of its power over the usual one")                                       \
     X(SYSTEM, "system",                                                        \
-      "the DGX of the GPU; NICs and network as the row says")                  \
+      "the site's own node where the database has it, else the DGX of the "    \
+      "GPU; NICs and network as the row says")                                 \
     X(GLOBAL_BATCH, "global_batch",                                            \
       "where memory alone was measured: micro-batch x dp x pp")                \
     X(FINETUNE, "finetune",                                                    \

@@ -117,6 +117,36 @@ static void racks_are_nodes(void **state)
     mw_coll_world_free(w);
 }
 
+/*
+ * Four nodes of four V100 on Omni-Path, without GPUDirect: NCCL 2.10.3 reached
+ * 84.7 Gb/s (10.6 GB/s) bus bandwidth with 4 GB (BigScience,
+ * experiments/bandwidth/all_reduce_bench-32gb-4n.txt). Groups of one GPU a node
+ * share what the two uplinks leave: 12 GB/s / 2 each, less than four NICs have.
+ */
+static void messages_through_the_host_cross_uplinks_twice(void **state)
+{
+    (void)state;
+    const double measured_Bps = 84.7e9 / 8, uplinks_Bps = 2 * 12e9 / 2;
+    struct mw_err err = {.status = MW_OK};
+    struct mw_coll_world *w = NULL;
+    struct mw_coll_answer all, one;
+    struct mw_coll_query q = {
+        .op = MW_ALL_REDUCE, .bytes = 4e9, .n_nodes = 4, .ranks_per_node = 4};
+
+    assert_int_equal(mw_coll_world_new(db, "jean-zay-v100", NULL, &w, &err),
+                     MW_OK);
+    assert_int_equal(mw_coll_predict(w, MW_COLL_FIT, &q, &all, &err), MW_OK);
+    mw_assert_near(all.busbw_Bps, measured_Bps, 0.15, 0);
+    q.ranks_per_node = 1;
+    assert_int_equal(mw_coll_predict(w, MW_COLL_NCCL, &q, &one, &err), MW_OK);
+    double alone_Bps = one.busbw_Bps;
+    q.nic_sharers = 4;
+    assert_int_equal(mw_coll_predict(w, MW_COLL_NCCL, &q, &one, &err), MW_OK);
+    assert_true(one.busbw_Bps < 0.65 * alone_Bps);
+    assert_true(4 * one.busbw_Bps < uplinks_Bps);
+    mw_coll_world_free(w);
+}
+
 static void wrong_groups_are_refused(void **state)
 {
     (void)state;
@@ -220,6 +250,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_equal_those_of_the_descriptions),
         cmocka_unit_test(racks_are_nodes),
+        cmocka_unit_test(messages_through_the_host_cross_uplinks_twice),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(bad_descriptions_are_refused),
         cmocka_unit_test(environment_lists_are_read),

@@ -231,17 +231,21 @@ static void test_stack_by_framework(void **state)
 /* BigScience's runs with ZeRO-3, and others under DeepSpeed. */
 static void test_stack_by_zero_stage(void **state)
 {
-    static const char *const rows[][2] = {
-        {"Megatron-LM + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
-        {"HF + Deepspeed ZeRO", "megatron-deepspeed-zero3"},
-        {"InternEvo v0.2", "internevo"},
-        {"DeepSpeed ALST", "deepspeed"}};
+    static const char *const rows[][3] = {
+        {"Megatron-LM + Deepspeed ZeRO", "megatron-deepspeed-zero3", ""},
+        {"Megatron + Deepspeed ZeRO (old branch)",
+         "megatron-deepspeed-zero3-sync", "authors warn"},
+        {"Megatron + Deepspeed ZeRO (old branch)", "megatron-deepspeed-zero3",
+         "authors warn; ID=5; ScatEmb=Y"},
+        {"HF + Deepspeed ZeRO", "megatron-deepspeed-zero3", ""},
+        {"InternEvo v0.2", "internevo", ""},
+        {"DeepSpeed ALST", "deepspeed", ""}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct mw_measured r = {.framework = rows[i][0],
                                 .gpu = "V100",
-                                .note = "",
+                                .note = rows[i][2],
                                 .dtype = "fp16",
                                 .zero = "3"};
 
