@@ -18,6 +18,11 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+static double part(double right, uint64_t n)
+{
+    return n > 0 ? right / (double)n : (double)NAN;
+}
+
 void mw_validate_regret_print(const struct mw_validate *v)
 {
     static const char *const names[] = {"table",   "model",  "device, software",
@@ -52,8 +57,15 @@ void mw_validate_regret_print(const struct mw_validate *v)
     }
     if (r.n_pairs > 0) {
         printf("Order: %.1f %% of %" PRIu64 " pairs of one model, device and "
-               "software whose rates differ by more than 3 %%\n",
-               100 * r.pairs_right / (double)r.n_pairs, r.n_pairs);
+               "software whose rates differ by more than 3 %%; repeats allow "
+               "%.1f %%\n",
+               100 * part(r.pairs_right, r.n_pairs), r.n_pairs,
+               100 * part(r.pairs_possible, r.n_pairs));
+    }
+    if (r.n_quiet > 0 && r.n_quiet < r.n_pairs) {
+        printf("Without rows that scatter by themselves: %.1f %% of %" PRIu64
+               "\n",
+               100 * part(r.quiet_right, r.n_quiet), r.n_quiet);
     }
     mw_validate_regret_release(&r);
 }
@@ -83,9 +95,10 @@ json_t *mw_validate_regret_json(const struct mw_validate *v)
     mw_json_set_real(o, "mean", r.mean);
     mw_json_set_real(o, "max", r.jobs.n > 0 ? r.max : (double)NAN);
     mw_json_set_int(o, "pairs", (long long)r.n_pairs);
-    mw_json_set_real(o, "order_rate",
-                     r.n_pairs > 0 ? r.pairs_right / (double)r.n_pairs
-                                   : (double)NAN);
+    mw_json_set_real(o, "order_rate", part(r.pairs_right, r.n_pairs));
+    mw_json_set_real(o, "order_possible", part(r.pairs_possible, r.n_pairs));
+    mw_json_set_int(o, "pairs_without_noisy", (long long)r.n_quiet);
+    mw_json_set_real(o, "order_without_noisy", part(r.quiet_right, r.n_quiet));
     mw_validate_regret_release(&r);
     return o;
 }

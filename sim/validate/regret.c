@@ -6,7 +6,11 @@
  *            with its fastest)
  *   order    of all pairs of rows of one model, device, type and framework
  * whose measured tokens/s/GPU differ by more than 3 %, the part that is
- *            predicted in the same order; equal predictions count half
+ *            predicted in the same order; equal predictions count half.
+ *            The most that any prediction from job and layout could have
+ *            right is less than all: repeats of one layout differ, and may
+ *            lie on both sides of another. Rows that scatter by themselves
+ *            (noise.c) count in all pairs and not in the quiet ones
  *
  * Left out of the regret: jobs with fewer than three layouts.
  */
@@ -70,25 +74,77 @@ static void one_job(row_ptr *rows, size_t n, struct mw_validate_regret *out)
     mw_array_push(&out->jobs, job);
 }
 
+static bool is_same(row_ptr a, row_ptr b)
+{
+    return strcmp(a->job, b->job) == 0 && strcmp(a->layout, b->layout) == 0;
+}
+
+static size_t end_of_layout(const row_ptr *rows, size_t n, size_t i)
+{
+    size_t end = i + 1;
+
+    while (end < n && is_same(rows[i], rows[end])) {
+        end++;
+    }
+    return end;
+}
+
+static double rate_ratio(row_ptr a, row_ptr b, double a_s, double b_s)
+{
+    return a->tokens_per_gpu / a_s / (b->tokens_per_gpu / b_s);
+}
+
+/* Adds a pair that differs enough to what is counted; returns which of the two
+ * was measured faster: 1, -1, or 0 where they do not differ enough. */
+static int count_pair(row_ptr a, row_ptr b, struct mw_validate_regret *out)
+{
+    double measured = rate_ratio(a, b, a->measured_s, b->measured_s);
+    double predicted = rate_ratio(a, b, a->predicted_s, b->predicted_s);
+    double sign = (measured - 1) * (predicted - 1);
+    double right = sign > 0 ? 1 : sign < 0 ? 0 : 0.5;
+
+    if (strcmp(a->peers, b->peers) != 0 ||
+        fmax(measured, 1 / measured) <= DIFFERS) {
+        return 0;
+    }
+    out->n_pairs++;
+    out->pairs_right += right;
+    if (!a->is_noisy && !b->is_noisy) {
+        out->n_quiet++;
+        out->quiet_right += right;
+    }
+    return measured > 1 ? 1 : -1;
+}
+
+/* All pairs of rows of [i, i_end) and [j, j_end), each range one layout of one
+ * job: whoever predicts them by their layouts has one order for all of them. */
+static void count_block(const row_ptr *rows, const size_t i[2],
+                        const size_t j[2], struct mw_validate_regret *out)
+{
+    uint64_t votes[2] = {0, 0};
+
+    for (size_t a = i[0]; a < i[1]; a++) {
+        for (size_t b = i[0] == j[0] ? a + 1 : j[0]; b < j[1]; b++) {
+            int faster = count_pair(rows[a], rows[b], out);
+
+            votes[0] += faster > 0;
+            votes[1] += faster < 0;
+        }
+    }
+    out->pairs_possible += i[0] == j[0] ? 0.5 * (double)(votes[0] + votes[1])
+                           : votes[0] > votes[1] ? (double)votes[0]
+                                                 : (double)votes[1];
+}
+
+/* rows in order of job and layout */
 static void count_pairs(const row_ptr *rows, size_t n,
                         struct mw_validate_regret *out)
 {
-    for (size_t i = 0; i < n; i++) {
-        for (size_t j = i + 1; j < n; j++) {
-            const struct mw_validate_row *a = rows[i], *b = rows[j];
-            double measured = a->tokens_per_gpu / a->measured_s /
-                              (b->tokens_per_gpu / b->measured_s);
-            double predicted = a->tokens_per_gpu / a->predicted_s /
-                               (b->tokens_per_gpu / b->predicted_s);
-
-            if (strcmp(a->peers, b->peers) != 0 ||
-                fmax(measured, 1 / measured) <= DIFFERS) {
-                continue;
-            }
-            out->n_pairs++;
-            out->pairs_right += (measured - 1) * (predicted - 1) > 0   ? 1
-                                : (measured - 1) * (predicted - 1) < 0 ? 0
-                                                                       : 0.5;
+    for (size_t i = 0, i_end; i < n; i = i_end) {
+        i_end = end_of_layout(rows, n, i);
+        for (size_t j = i, j_end; j < n; j = j_end) {
+            j_end = end_of_layout(rows, n, j);
+            count_block(rows, (size_t[]){i, i_end}, (size_t[]){j, j_end}, out);
         }
     }
 }
@@ -105,8 +161,8 @@ void mw_validate_regret(const struct mw_validate *v,
             rows[n++] = &v->rows.v[i];
         }
     }
-    count_pairs(rows, n, out);
     qsort(rows, n, sizeof *rows, compare);
+    count_pairs(rows, n, out);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && strcmp(rows[i]->job, rows[end]->job) == 0;
              end++) {

@@ -260,8 +260,10 @@ struct mw_validate_regret {
     double mean, max; /* of the regrets; mean NaN without jobs */
     /* Pairs of one model, device, type and framework whose measured rates
      * differ by more than 3 %. */
-    uint64_t n_pairs;
-    double pairs_right;
+    uint64_t n_pairs, n_quiet; /* quiet: neither row is noisy */
+    double pairs_right, quiet_right;
+    double pairs_possible; /* the most that could be right, given that rows of
+                              one layout and job are predicted alike */
 };
 /* Of all rows so far, which must outlive it. Release with the next. */
 void mw_validate_regret(const struct mw_validate *v,

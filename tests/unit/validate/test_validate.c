@@ -36,18 +36,21 @@ static int teardown(void **state)
 
 /* Job a: layouts x (measured 12 and 10), y 20, z 11; predicted x 15, y 9, z 14:
  * y is picked, which takes twice the best. Job b has two layouts only. Pairs
- * that differ by more than 3 %: all but x 10 with b's x 10.2, so 14 of 15. */
+ * that differ by more than 3 %: all but x 10 with b's x 10.2, so 14 of 15. At
+ * most 12.5 can be right: a's two x differ (0.5 of 1), and z lies between them
+ * (1 of 2). b's y scatters and takes part in 5 pairs. */
 static void test_regret_by_hand(void **state)
 {
     struct mw_validate v = {0};
     struct mw_validate_regret r;
-    const struct mw_validate_row rows[] = {
+    struct mw_validate_row rows[] = {
         MEASURED(2, "a", "x", 12, 15),  MEASURED(3, "a", "x", 10, 15),
         MEASURED(4, "a", "y", 20, 9),   MEASURED(5, "a", "z", 11, 14),
         MEASURED(6, "b", "x", 10.2, 1), MEASURED(7, "b", "y", 30, 40)};
-    double right = 0;
+    double right = 0, quiet = 0;
 
     (void)state;
+    rows[5].is_noisy = true;
     for (size_t i = 0; i < 6; i++) {
         mw_array_push(&v.rows, rows[i]);
         for (size_t j = 0; j < i; j++) {
@@ -58,6 +61,7 @@ static void test_regret_by_hand(void **state)
                 right += p > 1 ? m > 1 : p < 1 ? m < 1 : 0.5;
             }
         }
+        quiet = i < 5 ? right : quiet;
     }
     mw_validate_regret(&v, &r);
     assert_int_equal(r.jobs.n, 1);
@@ -68,6 +72,9 @@ static void test_regret_by_hand(void **state)
     mw_assert_near(r.max, 1, 1e-12, 0);
     assert_int_equal(r.n_pairs, 14);
     mw_assert_near(r.pairs_right, right, 1e-12, 0);
+    mw_assert_near(r.pairs_possible, 12.5, 1e-12, 0);
+    assert_int_equal(r.n_quiet, 9);
+    mw_assert_near(r.quiet_right, quiet, 1e-12, 0);
     mw_validate_regret_release(&r);
     mw_array_release(&v.rows);
 }
