@@ -172,10 +172,6 @@ static enum mw_status check_model(const struct mw_model *m,
                                   const struct mw_layout *l,
                                   const char *backend, struct mw_err *err)
 {
-    if (m->tied && l->zero > 1) {
-        return lacks(err, "ZeRO stages 2 and 3 with tied embeddings",
-                     "plan with zero 0 or 1, or untie them");
-    }
     if (m->moe.n_experts > 0 && strcmp(backend, "host") != 0) {
         return lacks(err, "mixtures of experts there", "take a dense model");
     }

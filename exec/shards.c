@@ -137,6 +137,23 @@ static bool is_of_kind(const struct mw_shards *shards, size_t id, struct kind k)
            (id < shards->n_frozen_params) == k.is_frozen;
 }
 
+static bool is_embedding(const struct mw_param *p)
+{
+    return strcmp(p->name, "embed.weight") == 0;
+}
+
+/* Does a unit end before this tensor? From ZeRO-2 on, before another layer; and
+ * a matrix that is tied has a unit of its own, so that both copies fall into
+ * shares alike and their gradients can be added share by share. */
+static bool begins_unit(const struct mw_shards *shards,
+                        const struct mw_job *job, const struct mw_param *p)
+{
+    const struct mw_slice *before = &shards->slices.v[shards->slices.n - 1];
+    return job->layout.zero >= 2 &&
+           (p->layer != last_unit(shards)->layer ||
+            (job->model->tied && is_embedding(before->param)));
+}
+
 /* The stage's tensors of a kind; returns whether there are any. The last unit
  * is left open. */
 static bool add_stage(struct mw_shards *shards, const struct mw_job *job,
@@ -149,8 +166,7 @@ static bool add_stage(struct mw_shards *shards, const struct mw_job *job,
             !holds_layer(job, at.pp, p->layer)) {
             continue;
         }
-        if (is_open && job->layout.zero >= 2 &&
-            p->layer != last_unit(shards)->layer) {
+        if (is_open && begins_unit(shards, job, p)) {
             close_unit(shards, job, at.pp);
             is_open = false;
         }
@@ -183,11 +199,22 @@ static void make_params(struct mw_shards *shards, const struct mw_job *job)
 static int find_embedding(const struct mw_shards *shards)
 {
     for (size_t i = 0; i < shards->params.n; i++) {
-        if (strcmp(shards->params.v[i].name, "embed.weight") == 0) {
+        if (is_embedding(&shards->params.v[i])) {
             return (int)i;
         }
     }
     return -1;
+}
+
+/* The head's copy of the embedding, behind the tensors of its kind. */
+static void add_tied(struct mw_shards *shards, const struct mw_job *job, int id,
+                     struct mw_coord at, struct kind kind)
+{
+    if (job->layout.zero >= 2) {
+        close_unit(shards, job, at.pp);
+        open_unit(shards, job->model->n_layers, kind);
+    }
+    add_slice(shards, &job->layout, id, at, true);
 }
 
 void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
@@ -203,7 +230,7 @@ void mw_shards_make(struct mw_shards *shards, const struct mw_job *job,
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         bool is_open = add_stage(shards, job, at, kinds[i]);
         if (is_last && is_of_kind(shards, (size_t)embedding, kinds[i])) {
-            add_slice(shards, &job->layout, embedding, at, true);
+            add_tied(shards, job, embedding, at, kinds[i]);
         }
         if (is_open) {
             close_unit(shards, job, at.pp);

@@ -18,7 +18,8 @@
  *
  * A tied head is a second slice of the embedding's tensor with its own
  * gradient, on the last stage (`is_tied`); the two gradients are added once
- * at the end of a step, so that any pipeline adds in the same order.
+ * at the end of a step, so that any pipeline adds in the same order. From
+ * ZeRO-2 on both are units of their own, alike in size and shares.
  */
 #ifndef MW_EXEC_SHARDS_H
 #define MW_EXEC_SHARDS_H

@@ -56,31 +56,52 @@ static void add_twin(struct mw_exec *ex)
     mw_rec_idle(ex->rec);
 }
 
+/* What g has of a slice before the data group's reduction: all, or from
+ * ZeRO-2 on the owned part. */
+static struct mw_range gradient_of(const struct mw_exec *ex,
+                                   const struct mw_slice *s)
+{
+    return ex->unit_g ? mw_slice_owned(ex, s)
+                      : (struct mw_range){s->offset, s->n, s->offset};
+}
+
 /* ---- tied embedding ----------------------------------------------------- */
+/* Both copies fall into shares alike. */
+static void add_tied(struct mw_exec *ex, const struct mw_range *embed,
+                     const struct mw_range *head)
+{
+    const struct mw_dev_ops *ops = ex->dev->ops;
+    float *e = ex->g + embed->stored, *h = ex->g + head->stored;
+    MW_ASSERT(embed->n == head->n, "shares of %zu and %zu elements", embed->n,
+              head->n);
+    mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "tied gradient", -1, -1);
+    ops->accumulate(ex->dev, e, h, head->n);
+    ops->copy(ex->dev, h, e, head->n * sizeof(float));
+    mw_rec_idle(ex->rec);
+}
+
 static enum mw_status reduce_tied(struct mw_exec *ex)
 {
     const struct mw_slice *head = mw_shards_find_tied(&ex->shards);
     const struct mw_slice *embed =
         mw_shards_find(&ex->shards, "embed.weight", -1);
-    const struct mw_dev_ops *ops = ex->dev->ops;
-    if (head && embed) {
-        mw_rec_work(ex->rec, MW_SPAN_OPTIMIZER, "tied gradient", -1, -1);
-        ops->accumulate(ex->dev, ex->g + embed->offset, ex->g + head->offset,
-                        head->n);
-        ops->copy(ex->dev, ex->g + head->offset, ex->g + embed->offset,
-                  head->n * sizeof(float));
-        mw_rec_idle(ex->rec);
-        return MW_OK;
-    }
     if (!head && !embed) {
         return MW_OK;
     }
-    const struct mw_slice *mine = head ? head : embed;
+    if (head && embed) {
+        struct mw_range e = gradient_of(ex, embed), h = gradient_of(ex, head);
+        add_tied(ex, &e, &h);
+        return MW_OK;
+    }
+    const struct mw_range mine = gradient_of(ex, head ? head : embed);
+    if (mine.n == 0) {
+        return MW_OK; /* the last shares may be padding alone, here and there */
+    }
     const struct mw_rec_event e = collective(MW_SPAN_PP, "tied gradient",
-                                             MW_DIM_PP, MW_ALL_REDUCE, mine->n);
+                                             MW_DIM_PP, MW_ALL_REDUCE, mine.n);
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
-        ex->ends->ops->all_reduce(ex->ends, ex->g + mine->offset, mine->n,
+        ex->ends->ops->all_reduce(ex->ends, ex->g + mine.stored, mine.n,
                                   MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
@@ -97,15 +118,6 @@ static bool is_partial(const struct mw_slice *s)
 {
     return !s->is_frozen && s->param->shard == MW_SHARD_NONE &&
            strcmp(s->param->name, "embed.position") != 0;
-}
-
-/* What g has of a slice before the data group's reduction: all, or from
- * ZeRO-2 on the owned part. */
-static struct mw_range gradient_of(const struct mw_exec *ex,
-                                   const struct mw_slice *s)
-{
-    return ex->unit_g ? mw_slice_owned(ex, s)
-                      : (struct mw_range){s->offset, s->n, s->offset};
 }
 
 /* Of each such tensor a rank of the group has a part of the gradient: they are

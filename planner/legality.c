@@ -204,7 +204,6 @@ static const struct mw_rule rules[] = {
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
-    {"host_zero_tied", HOST, "zero >= 2 -> !tied", "our host executor has no ZeRO-{zero} with tied embeddings", "exec/job.c"},
     {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",

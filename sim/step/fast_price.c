@@ -88,6 +88,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
         key->reshard = l->reshard;
         key->grad_compression = (int)l->grad_compression;
         key->n_copies = f->frame.price.n_copies;
+        key->has_tied_copy = f->frame.price.has_tied_copy;
     }
 }
 
@@ -226,6 +227,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
         mw_step_place_groups(&f->frame.price, layout);
     }
     f->frame.price.n_copies = mw_step_copies_of(layout);
+    f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
     f->frame.price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */

@@ -104,7 +104,8 @@ static void add_colls(struct sums *s, double n,
 static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
 {
     const struct mw_step_price *p = &s->f->price;
-    const double params[] = {p->size[unit].dense_params,
+    const double params[] = {p->size[unit].dense_params +
+                                 mw_step_copy_params(p, unit),
                              p->size[unit].expert_params};
     const struct mw_group groups[] = {sharers(p, &p->grad_group, 0),
                                       sharers(p, &p->expert_group, 0)};
@@ -164,7 +165,7 @@ static void add_tail(struct sums *s, int d)
         struct mw_group pair = pair_of(p, s->f->twin_first, s->f->twin_last);
 
         add(s, MW_DIM_PP, MW_ALL_REDUCE, 1,
-            mw_step_tied_params(p) * p->grad_bytes, &pair);
+            mw_step_tied_grads(p) * p->grad_bytes, &pair);
     }
 }
 

@@ -356,9 +356,11 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
 {
     struct mw_phase_cost *phase = p->cost[unit].phase;
     const struct mw_unit_size *size = &p->size[unit];
-    double grads = (size->dense_params + size->expert_params) * p->grad_bytes;
-    double weights =
-        mw_unit_dense_bytes(p, size) + mw_unit_expert_bytes(p, size);
+    double dense = size->dense_params + mw_step_copy_params(p, unit);
+    double grads = (dense + size->expert_params) * p->grad_bytes;
+    double weights = mw_unit_dense_bytes(p, size) +
+                     mw_unit_expert_bytes(p, size) +
+                     mw_step_copy_bytes(p, unit);
     double overlap = p->ctx->stack.overlap_fsdp;
     double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
     bool crosses = mw_cost_stages_cross(p->layout, 0, p->layout->pp - 1,
@@ -373,7 +375,7 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     }
     mw_zero_unit_colls(p, unit, groups, &colls);
     scatter_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
-                mw_step_replicas_s(p, size->dense_params, size->expert_params);
+                mw_step_replicas_s(p, dense, size->expert_params);
     gather_s = mw_zero_colls_s(p, &colls, MW_ZERO_FORWARD);
     again_s = mw_zero_colls_s(p, &colls, MW_ZERO_BACKWARD);
     phase[MW_PHASE_F].s[MW_LANE_COMPUTE] += mw_zero_spread_s(p, unit);
@@ -532,7 +534,8 @@ void mw_step_price_begin(struct mw_step_price *p,
         .weight_bytes = is_fp32 ? 4 : 2,
         .grad_bytes = mw_dtype_bytes(w->grad_dtype),
         .optimizer_bytes = is_fp32 ? 8 : 12,
-        .n_copies = mw_step_copies_of(layout)};
+        .n_copies = mw_step_copies_of(layout),
+        .has_tied_copy = mw_step_copies_tied(scenario, layout)};
     mw_step_place_groups(p, layout);
     find_layers(p);
     mw_step_size_units(p);

@@ -97,6 +97,9 @@ struct mw_step_price {
     struct mw_group grad_group, expert_group, replica_group;
     int n_copies; /* of the model in the pipeline: two routes hold it twice, and
                      both holders of a stage share its gradients */
+    /* ZeRO-2 and 3 in a pipeline: the head gathers and scatters a copy of the
+     * tied embedding of its own. */
+    bool has_tied_copy;
     int n_kinds;  /* of units: without the KEPT ones, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
@@ -273,6 +276,17 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
  * it learns, and its bytes where it is frozen. */
 double mw_step_tied_params(const struct mw_step_price *p);
 double mw_step_tied_frozen_bytes(const struct mw_step_price *p);
+/* What a unit has beside its own tensors under has_tied_copy: the head's copy,
+ * as learning parameters and as bytes of weights, frozen ones too; else 0. */
+double mw_step_copy_params(const struct mw_step_price *p,
+                           enum mw_step_unit unit);
+double mw_step_copy_bytes(const struct mw_step_price *p,
+                          enum mw_step_unit unit);
+/* Gradients that are added between first and last stage: all of it, from
+ * ZeRO-2 on the rank's share. */
+double mw_step_tied_grads(const struct mw_step_price *p);
+bool mw_step_copies_tied(const struct mw_scenario *scenario,
+                         const struct mw_layout *layout);
 
 /* All-reduce of the rank's shares of so many gradients over the replicas. */
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,

@@ -73,7 +73,8 @@ struct moment {
 static double unit_bytes(const struct mw_step_price *p, int unit)
 {
     return mw_unit_dense_bytes(p, &p->size[unit]) +
-           mw_unit_expert_bytes(p, &p->size[unit]);
+           mw_unit_expert_bytes(p, &p->size[unit]) +
+           mw_step_copy_bytes(p, (enum mw_step_unit)unit);
 }
 
 /* Are layers' weights gathered (or cast from the master) for each pass? */
@@ -106,7 +107,8 @@ static double whole_grad_bytes(const struct mw_step_price *p, int unit)
 {
     return p->layout->zero >= 2 || is_gathered(p)
                ? p->ctx->stack.memory.fsdp_grad_bytes *
-                     (p->size[unit].dense_params + p->size[unit].expert_params)
+                     (p->size[unit].dense_params + p->size[unit].expert_params +
+                      mw_step_copy_params(p, (enum mw_step_unit)unit))
                : 0;
 }
 

@@ -322,7 +322,7 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
         struct mw_group pair = {2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
                                 mw_step_stage_sharers(p, 0, layout->pp - 1)};
 
-        out->embedding_bytes = mw_step_tied_params(p) * p->grad_bytes;
+        out->embedding_bytes = mw_step_tied_grads(p) * p->grad_bytes;
         out->embedding_ps =
             step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->embedding_bytes,
                                  &pair, NULL)
@@ -373,4 +373,32 @@ double mw_step_tied_params(const struct mw_step_price *p)
 double mw_step_tied_frozen_bytes(const struct mw_step_price *p)
 {
     return p->work.lora_rank > 0 ? tied_elements(p) * p->weight_bytes : 0;
+}
+
+bool mw_step_copies_tied(const struct mw_scenario *scenario,
+                         const struct mw_layout *layout)
+{
+    return scenario->model.tied && layout->zero >= 2 && layout->pp > 1;
+}
+
+double mw_step_copy_params(const struct mw_step_price *p,
+                           enum mw_step_unit unit)
+{
+    return p->has_tied_copy && unit == MW_UNIT_HEAD ? mw_step_tied_params(p)
+                                                    : 0;
+}
+
+double mw_step_copy_bytes(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    return mw_step_copy_params(p, unit) * p->weight_bytes +
+           (p->has_tied_copy && unit == MW_UNIT_HEAD
+                ? mw_step_tied_frozen_bytes(p)
+                : 0);
+}
+
+double mw_step_tied_grads(const struct mw_step_price *p)
+{
+    double whole = mw_step_tied_params(p);
+
+    return p->layout->zero >= 2 ? mw_step_share(p, whole, 0) : whole;
 }

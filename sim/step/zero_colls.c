@@ -90,8 +90,10 @@ void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_zero_colls *out)
 {
     const struct mw_unit_size *size = &p->size[unit];
-    const double params[] = {size->dense_params, size->expert_params};
-    const double weights[] = {mw_unit_dense_bytes(p, size),
+    const double params[] = {size->dense_params + mw_step_copy_params(p, unit),
+                             size->expert_params};
+    const double weights[] = {mw_unit_dense_bytes(p, size) +
+                                  mw_step_copy_bytes(p, unit),
                               mw_unit_expert_bytes(p, size)};
     bool is_small = p->layout->grad_compression == MW_COMPRESS_ZEROPP;
 

@@ -6,9 +6,11 @@
  *
  * Known differences are added to the ledger here:
  *   two copies of a tied embedding on one stage are both reduced and gathered
+ *   (from ZeRO-2 on the ledger says so itself of a pipeline)
  *   an embedding's weights are not gathered for its backward pass (ZeRO-3)
  *   in more messages, as many bytes: parts of sequences; weights after the
- *   update of ZeRO-2 (layer by layer); adapters and what they leave frozen
+ *   update of ZeRO-2 (layer by layer); adapters and what they leave frozen; a
+ *   tied matrix, which ZeRO-2 and 3 move by itself
  */
 #include "matrix.h"
 
@@ -106,6 +108,40 @@ static double embedding_bytes(const struct world *w, enum mw_dtype dtype)
     return mw_dtype_bytes(dtype) * m->vocab / w->plan.layout.tp * m->hidden;
 }
 
+static double position_bytes(const struct world *w, enum mw_dtype dtype)
+{
+    const struct mw_model *m = &w->scenario.model;
+    return m->position == MW_POS_LEARNED
+               ? mw_dtype_bytes(dtype) * m->max_seq * m->hidden
+               : 0.0;
+}
+
+/* A second copy on the stage, which the ledger does not have. */
+static void add_copy(const struct world *w, struct mw_traffic *out)
+{
+    const struct mw_layout *l = &w->plan.layout;
+    const struct mw_workload *work = &w->scenario.workload;
+    double *count = out->count[MW_DIM_DP], *bytes = out->bytes[MW_DIM_DP];
+    double n = l->zero < 2 ? 1.0 : (double)w->plan.n_microbatches;
+    double grads = embedding_bytes(w, work->grad_dtype);
+    double weights = embedding_bytes(w, work->dtype);
+    bool is_new = l->zero < 2 || l->pp == 1;
+    if (l->zero == 3 && is_new) {
+        bytes[MW_ALL_GATHER] += (l->reshard ? 2.0 : 1.0) * n * weights;
+    } else if (l->zero < 3) {
+        bytes[MW_ALL_GATHER] += count[MW_ALL_GATHER] * weights;
+    }
+    if (is_new && work->lora_rank == 0) {
+        int ways = mw_layout_shard_ways(l) * l->cp;
+        bool is_added = count[MW_REDUCE_SCATTER] > 0.0 && l->dp_shard > 0;
+        bytes[MW_REDUCE_SCATTER] +=
+            count[MW_REDUCE_SCATTER] > 0.0 ? n * grads : 0.0;
+        bytes[MW_ALL_REDUCE] += is_added       ? n * grads / ways
+                                : l->zero == 0 ? count[MW_ALL_REDUCE] * grads
+                                               : 0.0;
+    }
+}
+
 static void expect(const struct world *w, int stage, struct mw_traffic *out)
 {
     const struct mw_layout *l = &w->plan.layout;
@@ -114,7 +150,7 @@ static void expect(const struct world *w, int stage, struct mw_traffic *out)
     bool has_embedding = holds(&w->plan, stage, 0);
     bool has_head = holds(&w->plan, stage, w->plan.n_virtual - 1);
     bool has_both = w->scenario.model.tied && has_embedding && has_head &&
-                    w->scenario.workload.lora_rank == 0;
+                    (l->zero == 3 || work->lora_rank == 0);
     *out = (struct mw_traffic){{{0}}, {{0}}};
     mw_step_ledger(&w->scenario, &w->plan, &w->ctx, stage, &ledger);
     for (size_t i = 0; i < ledger.n; i++) {
@@ -124,16 +160,15 @@ static void expect(const struct world *w, int stage, struct mw_traffic *out)
     }
     mw_array_release(&ledger);
     double *count = out->count[MW_DIM_DP], *bytes = out->bytes[MW_DIM_DP];
-    for (int op = 0; has_both && op < MW_COLL_OP_COUNT; op++) {
-        bytes[op] += count[op] * embedding_bytes(w, op == MW_ALL_GATHER
-                                                        ? work->dtype
-                                                        : work->grad_dtype);
+    if (has_both) {
+        add_copy(w, out);
     }
     if (l->zero == 3 && l->reshard && count[MW_ALL_GATHER] > 0.0 &&
         has_embedding) {
         double n = (double)w->plan.n_microbatches / w->plan.schedule.n_routes;
         count[MW_ALL_GATHER] -= n;
-        bytes[MW_ALL_GATHER] -= n * embedding_bytes(w, work->dtype);
+        bytes[MW_ALL_GATHER] -= n * (embedding_bytes(w, work->dtype) +
+                                     position_bytes(w, work->dtype));
     }
 }
 
@@ -196,7 +231,8 @@ static bool is_cut(const struct matrix_case *c, enum mw_dim dim,
     /* Shares of experts and of the rest are added over copies in two. */
     bool has_two = dim == MW_DIM_DP && op == MW_ALL_REDUCE && c->dp_shard > 0 &&
                    c->model >= MATRIX_MOE;
-    return has_parts || has_units || has_two;
+    bool has_tied = dim == MW_DIM_DP && c->zero >= 2 && c->model == MATRIX_GPT;
+    return has_parts || has_units || has_two || has_tied;
 }
 
 static void judge_rank(const struct matrix_case *c, int rank,

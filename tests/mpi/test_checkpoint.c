@@ -90,6 +90,16 @@ static void states_on_the_host_go_on(void **state)
     go_on(&plain, &on_host, 0);
 }
 
+/* Both copies of a tied matrix are read from the one that is written. */
+static void tied_shares_move(void **state)
+{
+    (void)state;
+    const struct matrix_case split = matrix_read("gpt pp2 dp2 zero3");
+    const struct matrix_case whole = matrix_read("gpt tp2 dp2");
+    go_on(&split, &whole, 2e-6);
+    go_on(&whole, &split, 2e-6);
+}
+
 static void experts_move(void **state)
 {
     (void)state;
@@ -285,6 +295,7 @@ int main(void)
         cmocka_unit_test(pipelines_go_on_to_the_bit),
         cmocka_unit_test(other_layouts_go_on),
         cmocka_unit_test(states_on_the_host_go_on),
+        cmocka_unit_test(tied_shares_move),
         cmocka_unit_test(experts_move),
         cmocka_unit_test(adapters_go_on),
         cmocka_unit_test(adapters_of_a_trained_model),

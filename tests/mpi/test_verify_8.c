@@ -28,6 +28,15 @@ static const char *const tensor_and_data[] = {
     "llama pp2 cp2 dp2 selective first2 zero3",
     "llama cp2 a2a pp2 dp2 selective first1", "moe pp2 dp4 ep4 full first2",
 };
+static const char *const tied[] = {
+    "gpt dp8 zero2", "*gpt dp8 zero3", "gpt pp2 dp4 zero2 mb2",
+    "*gpt tp2 sp pp2 dp2 zero3", "gpt pp4 dp2 zero3 selective",
+    "gpt pp4 x2 dp2 zero3 zb-v", "gpt pp4 x2 dp2 zero2 interleaved-1f1b",
+    "*gpt pp4 dp2 zero3 dualpipe", "gpt pp2 dp4 zero3 shard2 kept",
+    "gpt dp8 zero2 shard4", "gpt cp2 a2a pp2 dp2 zero3", "gpt cp8 zero3 ring",
+    "gpt tp2 pp2 dp2 zero3 lora4", "gpt dp8 zero3 lora4",
+    "gpt tp4 pp2 zero3 offload50", "gpt pp4 dp2 zero2 zb-h1 full first1",
+};
 static const char *const schedules[] = {
     "gpt pp8 gpipe", "gpt pp8 gpipe-lifo", "gpt pp8 1f1b", "gpt pp8 eager-1f1b",
     "*gpt pp8 zb-h1", "gpt pp8 zb-h2 full", "gpt pp8 zb-h2", "gpt pp8 zb-auto",
@@ -80,8 +89,8 @@ struct list {
         (a), sizeof(a) / sizeof *(a)                                           \
     }
 static const struct list lists[] = {LIST(tensor_and_data), LIST(schedules),
-                                    LIST(context), LIST(experts),
-                                    LIST(adapters)};
+                                    LIST(context),         LIST(experts),
+                                    LIST(adapters),        LIST(tied)};
 enum { N_LISTS = sizeof lists / sizeof *lists };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -142,6 +151,13 @@ static void test_adapters(void **state)
 {
     (void)state;
     verify_list(&lists[4]);
+}
+
+/* Both copies of a tied matrix are split alike. */
+static void test_tied(void **state)
+{
+    (void)state;
+    verify_list(&lists[5]);
 }
 
 /* ---- what the list has -----------------------------------------------------
@@ -246,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_tied),
         cmocka_unit_test(test_the_list_has_everything),
     };
     matrix_begin(&world);

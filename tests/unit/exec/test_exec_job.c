@@ -60,9 +60,6 @@ static void refusals(void **state)
     (void)state;
     struct mw_layout l = layout(1, 1, 1, 4);
     check_refused("gpt-small", "bf16", &l, "fp32");
-    l.zero = 3;
-    check_refused("{preset: gpt-small, tied: true}", "fp32", &l, "ZeRO");
-    l = layout(1, 1, 1, 4);
     l.cp = 4;
     l.dp = 1;
     l.cp_form = MW_CP_RING;

@@ -226,8 +226,6 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
         return is_plain_order && l->vpp == 1 && l->zero <= 1 &&
                l->tp <= m->n_kv_heads &&
                (l->pp == 1 || (one_of(l->schedule, afab) && n >= l->pp));
-    case MW_FRAMEWORK_HOST:
-        return l->zero <= 1 || !m->tied;
     default:
         return true;
     }

@@ -165,6 +165,49 @@ static void test_zero(void **state)
     }
 }
 
+static struct mw_ledger_row last_stage(int zero, enum mw_dim dim,
+                                       enum mw_coll_op op, bool is_tied)
+{
+    struct mw_layout l = layout(1, 4, 8);
+    struct mw_ledger_row row;
+    struct world w;
+
+    l.zero = zero;
+    begin(&w, &l, 3);
+    w.s.model.tied = is_tied;
+    w.ledger.n = 0;
+    mw_step_ledger(&w.s, &w.plan, &w.ctx, 3, &w.ledger);
+    row = find(&w, dim, op);
+    end(&w);
+    return row;
+}
+
+/* In a pipeline the head has a copy of the embedding, which ZeRO-2 and 3
+ * scatter and gather as the matrix of an untied head; of the sum of both copies
+ * a rank adds its eighth. 64 / (8 x 2) = 4 micro-batches. */
+static void test_tied_copy(void **state)
+{
+    const double grads = 4.0 * 32768 * 1024;
+
+    (void)state;
+    for (int zero = 2; zero <= 3; zero++) {
+        for (int i = 0; i < 2; i++) {
+            enum mw_coll_op op = i == 0 ? MW_ALL_GATHER : MW_REDUCE_SCATTER;
+            double tied = last_stage(zero, MW_DIM_DP, op, true).message_bytes;
+            double own = last_stage(zero, MW_DIM_DP, op, false).message_bytes;
+
+            mw_assert_near(tied, own, 1e-12, 0);
+            assert_true(tied >= 4 * grads || (i == 0 && zero == 2));
+        }
+        mw_assert_near(
+            last_stage(zero, MW_DIM_PP, MW_ALL_REDUCE, true).message_bytes,
+            grads / 8, 1e-12, 0);
+        mw_assert_near(
+            last_stage(zero, MW_DIM_PP, MW_ALL_REDUCE, false).message_bytes, 0,
+            0, 0);
+    }
+}
+
 /* One device: no wire matters, compute, memory and host are the whole. */
 static void test_shares(void **state)
 {
@@ -198,6 +241,7 @@ int main(void)
                                        cmocka_unit_test(test_sequence_parallel),
                                        cmocka_unit_test(test_transfers),
                                        cmocka_unit_test(test_zero),
+                                       cmocka_unit_test(test_tied_copy),
                                        cmocka_unit_test(test_shares)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
