@@ -85,7 +85,8 @@
     X(LAYERS, "layers",                                                        \
       "one layer less on the first and the last stage where that makes the "   \
       "others equal; modules of multi-token prediction and their head as "     \
-      "layers of the last stage; else even")                                   \
+      "layers of the last stage; InternEvo's last stages have one more; else " \
+      "even")                                                                  \
     X(ATTENTION, "attention",                                                  \
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \
