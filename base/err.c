@@ -101,6 +101,30 @@ enum mw_status mw_fail(struct mw_err *err, enum mw_status status,
     return status;
 }
 
+void mw_err_set_key(struct mw_err *err, const char *section, const char *key)
+{
+    if (err != NULL) {
+        err->section = section;
+        err->key = key;
+    }
+}
+
+enum mw_status mw_fail_key(struct mw_err *err, enum mw_status status,
+                           const char *section, const char *key,
+                           const char *fmt, ...)
+{
+    if (err != NULL) {
+        char message[MESSAGE_MAX];
+        va_list ap;
+        va_start(ap, fmt);
+        format_message(message, sizeof message, fmt, ap);
+        va_end(ap);
+        add_finding(err, status, message);
+    }
+    mw_err_set_key(err, section, key);
+    return status;
+}
+
 /* First byte of the n-th character of s (from 0), or the end. */
 static const char *char_at(const char *s, int n)
 {
@@ -213,6 +237,7 @@ void mw_err_prefix(struct mw_err *err, const char *fmt, ...)
 void mw_err_clear(struct mw_err *err)
 {
     if (err != NULL) {
+        err->section = err->key = NULL;
         err->status = MW_OK;
         err->n_findings = 0;
         err->len = 0;

@@ -41,6 +41,9 @@ struct mw_err {
     int n_findings;
     size_t len;
     char text[MW_ERR_TEXT_MAX]; /* findings separated by '\n', no last one */
+    /* What asked for the impossible: a section and a key of it (or NULL) of a
+     * file that only the caller can name. section NULL: not known. */
+    const char *section, *key;
 };
 
 /* A place in an input file. line and column count from 1; 0 is unknown. */
@@ -65,6 +68,15 @@ enum mw_status mw_fail_at(struct mw_err *err, enum mw_status status,
 /* Puts context in front of the first finding of a failed err: "ctx: msg". */
 void mw_err_prefix(struct mw_err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Says which key of the input a failure is about (strings that last; key may be
+ * NULL); whoever knows the file turns it into a place (mw_scenario_blame). */
+void mw_err_set_key(struct mw_err *err, const char *section, const char *key);
+/* mw_fail and mw_err_set_key. */
+enum mw_status mw_fail_key(struct mw_err *err, enum mw_status status,
+                           const char *section, const char *key,
+                           const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 void mw_err_clear(struct mw_err *err);
 

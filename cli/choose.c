@@ -10,7 +10,7 @@ enum mw_status mw_cli_blame(const struct mw_scenario *scenario,
                             enum mw_status status, struct mw_err *err)
 {
     if (status == MW_EINPUT) {
-        mw_err_prefix(err, "%s", scenario->file);
+        mw_scenario_blame(scenario, err);
     }
     return status;
 }
@@ -65,7 +65,7 @@ static enum mw_status plan_of_layout(const struct mw_scenario *scenario,
     if (status != MW_OK) {
         /* a rule that a candidate may break is a mistake in a file */
         err->status = status = MW_EINPUT;
-        mw_err_prefix(err, "%s: layout", scenario->file);
+        mw_scenario_blame(scenario, err);
     }
     mw_free(layers);
     return status;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/choose.h"
 #include "cli/plan_say.h"
 #include "cli/plan_view.h"
 #include "planner/front.h"
@@ -329,7 +330,8 @@ static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
 {
     struct mw_err err = {0};
     struct mw_search_result result;
-    enum mw_status found = mw_search(scenario, ctx, &a->search, &result, &err);
+    enum mw_status found = mw_cli_blame(
+        scenario, mw_search(scenario, ctx, &a->search, &result, &err), &err);
     enum mw_status status = found;
     bool has_plan = result.n_plans > 0;
 

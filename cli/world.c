@@ -46,7 +46,7 @@ enum mw_status mw_cli_prices(const struct mw_cli_world *world,
     enum mw_status status = mw_cost_ctx_init(out, world->db, c->system,
                                              c->n_nodes, c->gpus_per_node, err);
     if (status == MW_EINPUT) {
-        mw_err_prefix(err, "%s", world->scenario.file);
+        mw_scenario_blame(&world->scenario, err);
     }
     if (status == MW_OK && !stack) {
         status = mw_cost_ctx_choose_stack(

@@ -279,15 +279,17 @@ enum mw_status mw_cost_ctx_init(struct mw_cost_ctx *ctx,
     enum mw_status status = mw_hwdb_system(db, system, &made.system, err);
 
     if (status != MW_OK) {
+        mw_err_set_key(err, "cluster", "system");
         return status;
     }
     made.gpu = made.system->gpu;
     made.gpus_per_node =
         gpus_per_node > 0 ? gpus_per_node : made.system->gpus_per_node;
     if (!made.gpu->is_cpu && made.gpus_per_node > made.system->gpus_per_node) {
-        return mw_fail(
-            err, MW_EINPUT, "gpus_per_node is %d but %s has %d GPUs in a node",
-            gpus_per_node, made.system->slug, made.system->gpus_per_node);
+        return mw_fail_key(err, MW_EINPUT, "cluster", "gpus_per_node",
+                           "gpus_per_node is %d but %s has %d GPUs in a node",
+                           gpus_per_node, made.system->slug,
+                           made.system->gpus_per_node);
     }
     set_domain(&made);
     mw_cost_ctx_take_curves(&made);

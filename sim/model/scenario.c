@@ -76,12 +76,12 @@ static const struct mw_field scenario_fields[] = {
 
 /* ---- layout ----------------------------------------------------------------
  */
-/* The node of a key of the layout, or the layout itself. */
-static struct mw_node *layout_node(struct mw_node *layout, const char *key)
+/* The node of a key of a section, or the section itself. */
+static struct mw_node *key_node(struct mw_node *section, const char *key)
 {
-    struct mw_node *node = key != NULL ? mw_node_get(layout, key) : NULL;
+    struct mw_node *node = key != NULL ? mw_node_get(section, key) : NULL;
 
-    return node != NULL ? node : layout;
+    return node != NULL ? node : section;
 }
 
 static enum mw_status check_layers(struct mw_node *node,
@@ -95,7 +95,7 @@ static enum mw_status check_layers(struct mw_node *node,
     if (raw->layers.n == 0) {
         return MW_OK;
     }
-    node = layout_node(node, "layers");
+    node = key_node(node, "layers");
     if (raw->layers.n != n_stages) {
         return mw_node_fail(
             node, err, "layers has %zu entries but pp %d x vpp %d is %zu",
@@ -136,8 +136,8 @@ static enum mw_status read_layout(struct mw_node *node, struct mw_scenario *out,
     if (mw_layout_check(&raw.layout, &out->model, &out->workload,
                         cluster->n_nodes * cluster->gpus_per_node, &rule,
                         &why) != MW_OK) {
-        return mw_node_fail(layout_node(node, mw_layout_rule_key(rule)), err,
-                            "%s", why.text);
+        return mw_node_fail(key_node(node, mw_layout_rule_key(rule)), err, "%s",
+                            why.text);
     }
     st = check_layers(node, &raw, &out->model, err);
     if (st == MW_OK) {
@@ -342,6 +342,44 @@ enum mw_status mw_scenario_parse(const char *name, const char *text, size_t len,
     enum mw_status st = mw_yaml_parse(name, text, len, &doc, err);
 
     return st != MW_OK ? st : read_document(doc, name, out, err);
+}
+
+/* The message in place of err's, at the key that it is about; false: there is
+ * no such place. */
+static bool blame_key(struct mw_yaml *doc, struct mw_err *err)
+{
+    struct mw_node *root = mw_yaml_root(doc), *section;
+    struct mw_err placed = {.status = MW_OK};
+
+    section = mw_node_kind(root) == MW_NODE_MAP
+                  ? mw_node_get(root, err->section)
+                  : NULL;
+    if (section == NULL) {
+        return false;
+    }
+    mw_node_fail(key_node(section, err->key), &placed, "%s", err->text);
+    placed.status = err->status;
+    *err = placed;
+    return true;
+}
+
+void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err)
+{
+    struct mw_yaml *doc;
+
+    if (err == NULL) {
+        return;
+    }
+    bool has_place = err->section != NULL && err->n_findings == 1 &&
+                     mw_yaml_load(scenario->file, &doc, NULL) == MW_OK;
+
+    if (has_place) {
+        has_place = blame_key(doc, err);
+        mw_yaml_free(doc);
+    }
+    if (!has_place) {
+        mw_err_prefix(err, "%s", scenario->file);
+    }
 }
 
 void mw_scenario_release(struct mw_scenario *scenario)

@@ -93,6 +93,13 @@ enum mw_status mw_scenario_parse(const char *name, const char *text, size_t len,
 void mw_scenario_release(struct mw_scenario *scenario);
 
 /*
+ * Puts the scenario's file in front of the message of err, and the place of the
+ * key that it is about (mw_err_set_key), for which the file is read again. Not
+ * in the file: the place of the section; no such section: the file alone.
+ */
+void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err);
+
+/*
  * Rules that every layout must meet: products equal the ranks, tp divides
  * heads and kv heads (or is a multiple of kv heads), ffn and vocab; batch
  * divides by dp * micro_batch; layers are enough for pp * vpp. The first

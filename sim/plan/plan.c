@@ -123,10 +123,12 @@ enum mw_status mw_plan_make(const struct mw_scenario *scenario,
 {
     struct mw_plan plan = {.scenario_hash = scenario->hash};
     int n_ranks = scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
+    const char *rule = NULL;
     enum mw_status status = mw_layout_check(
-        layout, &scenario->model, &scenario->workload, n_ranks, NULL, err);
+        layout, &scenario->model, &scenario->workload, n_ranks, &rule, err);
 
     if (status != MW_OK) {
+        mw_err_set_key(err, "layout", mw_layout_rule_key(rule));
         return status;
     }
     mw_arena_init(&plan.arena);
@@ -136,8 +138,13 @@ enum mw_status mw_plan_make(const struct mw_scenario *scenario,
         &plan.arena, scenario->file != NULL ? scenario->file : "");
     plan.n_microbatches = mw_microbatches(layout, &scenario->workload);
     status = take_layers(&plan, scenario->model.n_layers, layers, err);
-    if (status == MW_OK) {
+    if (status != MW_OK) {
+        mw_err_set_key(err, "layout", "layers");
+    } else {
         status = mw_plan_make_schedule(&plan, err);
+        if (status != MW_OK) {
+            mw_err_set_key(err, "layout", "schedule");
+        }
     }
     if (status != MW_OK) {
         mw_arena_release(&plan.arena);

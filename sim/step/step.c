@@ -27,26 +27,27 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
     const char *slug = ctx->gpu->slug;
 
     if (!(ctx->gpu->peak_flops[dtype] > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s has no %s rate; choose another workload dtype", slug,
-                       mw_dtype_name(dtype));
+        return mw_fail_key(err, MW_EINPUT, "workload", "dtype",
+                           "%s has no %s rate; choose another workload dtype",
+                           slug, mw_dtype_name(dtype));
     }
     if (!(ctx->gpu->mem_bw_Bps > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s has no memory bandwidth in the database", slug);
+        return mw_fail_key(err, MW_EINPUT, "cluster", "system",
+                           "%s has no memory bandwidth in the database", slug);
     }
     if (ctx->n_nodes * ctx->gpus_per_node > ctx->domain_gpus &&
         !(ctx->domain_net_Bps > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s has no network between nodes in the database; use "
-                       "one node, or another system",
-                       ctx->system->slug);
+        return mw_fail_key(
+            err, MW_EINPUT, "cluster", "system",
+            "%s has no network between nodes in the database; use "
+            "one node, or another system",
+            ctx->system->slug);
     }
     if (ctx->domain_gpus > 1 && !(ctx->system->intra_bw_Bps > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s has no bandwidth between its devices in the "
-                       "database",
-                       ctx->system->slug);
+        return mw_fail_key(err, MW_EINPUT, "cluster", "system",
+                           "%s has no bandwidth between its devices in the "
+                           "database",
+                           ctx->system->slug);
     }
     return MW_OK;
 }
@@ -56,17 +57,19 @@ enum mw_status mw_step_check_features(const struct mw_layout *layout,
                                       struct mw_err *err)
 {
     if (mw_layout_offloads(layout) && !(ctx->host_link_Bps > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "offload needs the link between device and host, which "
-                       "the database does not know of %s; give its constant "
-                       "host_link_rate.%s",
-                       ctx->system->slug, ctx->system->slug);
+        return mw_fail_key(
+            err, MW_EINPUT, "cluster", "system",
+            "offload needs the link between device and host, which "
+            "the database does not know of %s; give its constant "
+            "host_link_rate.%s",
+            ctx->system->slug, ctx->system->slug);
     }
     if (layout->offload_nvme != MW_NVME_NONE && !(ctx->nvme_read_Bps > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "offload_nvme needs the rate of the node's drives; give "
-                       "the constant nvme_rate.%s",
-                       ctx->system->slug);
+        return mw_fail_key(
+            err, MW_EINPUT, "cluster", "system",
+            "offload_nvme needs the rate of the node's drives; give "
+            "the constant nvme_rate.%s",
+            ctx->system->slug);
     }
     return MW_OK;
 }

@@ -60,7 +60,12 @@ plan_fails s12.yaml "s12\.yaml:[0-9]+:[0-9]+: "
 write s13.yaml 's/^format: 1/format: 2/'
 plan_fails s13.yaml "s13\.yaml:[0-9]+:[0-9]+: .*format"
 write s14.yaml 's/^( +)system: .*/\1system: dgx-h1000/'
-plan_fails s14.yaml ".*dgx-h1000.*dgx-h100"
+plan_fails s14.yaml "s14\.yaml:[0-9]+:[0-9]+: .*dgx-h1000.*dgx-h100"
+write s16.yaml 's/^( +)dtype: .*/\1dtype: fp4/'
+plan_fails s16.yaml "s16\.yaml:[0-9]+:[0-9]+: h100-sxm has no fp4 rate"
+write s18.yaml 's/^( +)zero: 1/\1schedule: 1f2b/'
+expect 3 "$mw" sim s18.yaml
+first_line "^meshwright: s18\.yaml:[0-9]+:[0-9]+: there is no schedule '1f2b'"
 write s15.yaml '/^layout:/,/^[^ ]/ s/^( +)tp: .*/\1tp: 7/'
 expect 3 "$mw" sim s15.yaml
 first_line "^meshwright: s15\.yaml:[0-9]+:[0-9]+: .*tp 7.*heads"
