@@ -31,6 +31,15 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                            "%s has no %s rate; choose another workload dtype",
                            slug, mw_dtype_name(dtype));
     }
+    if (dtype == MW_FP8 && scenario->workload.scaling == MW_SCALE_MX &&
+        !(ctx->gpu->peak_flops[MW_FP4] > 0)) {
+        return mw_fail_key(
+            err, MW_EINPUT, "workload", "fp8_scaling",
+            "%s has no products of MX formats (devices that have "
+            "them have an fp4 rate); fp8_scaling is tensor, row or "
+            "block",
+            slug);
+    }
     if (!(ctx->gpu->mem_bw_Bps > 0)) {
         return mw_fail_key(err, MW_EINPUT, "cluster", "system",
                            "%s has no memory bandwidth in the database", slug);

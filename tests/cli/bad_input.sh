@@ -63,6 +63,8 @@ write s14.yaml 's/^( +)system: .*/\1system: dgx-h1000/'
 plan_fails s14.yaml "s14\.yaml:[0-9]+:[0-9]+: .*dgx-h1000.*dgx-h100"
 write s16.yaml 's/^( +)dtype: .*/\1dtype: fp4/'
 plan_fails s16.yaml "s16\.yaml:[0-9]+:[0-9]+: h100-sxm has no fp4 rate"
+write s17.yaml 's/^( +)dtype: .*/\1dtype: fp8\n\1fp8_scaling: mx/'
+plan_fails s17.yaml "s17\.yaml:[0-9]+:[0-9]+: h100-sxm has no products of MX"
 write s18.yaml 's/^( +)zero: 1/\1schedule: 1f2b/'
 expect 3 "$mw" sim s18.yaml
 first_line "^meshwright: s18\.yaml:[0-9]+:[0-9]+: there is no schedule '1f2b'"
