@@ -76,6 +76,8 @@ enum mw_field_type {
     MW_F_NUM,      /* double; pure number, finite */
     MW_F_QTY,      /* double; quantity of .kind, unit needed */
     MW_F_ENUM,     /* int; one of .enums, any case */
+    MW_F_FLAGS,    /* int; a sequence of words of .enums, or one: their values
+                      are bits, which are put together */
     MW_F_INT_LIST, /* struct mw_int_list: a sequence of integers */
     MW_F_MAP,      /* nested struct at offset bound with .sub */
     MW_F_NODE      /* struct mw_node *: kept for the caller to read */

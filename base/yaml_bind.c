@@ -221,6 +221,26 @@ static enum mw_status bind_enum(struct target t, struct mw_node *node)
     return fail_enum(t, node);
 }
 
+static enum mw_status bind_flags(struct target t, struct mw_node *node)
+{
+    size_t n = node->kind == MW_NODE_SEQ ? node->n : 1;
+    int all = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        struct target one = t;
+        int flag = 0;
+
+        one.at = (char *)&flag;
+        if (bind_enum(one, node->kind == MW_NODE_SEQ ? node->u.items[i]
+                                                     : node) != MW_OK) {
+            return MW_EINPUT;
+        }
+        all |= flag;
+    }
+    memcpy(t.at, &all, sizeof all);
+    return MW_OK;
+}
+
 static enum mw_status bind_int_list(struct target t, struct mw_node *node)
 {
     if (node->kind != MW_NODE_SEQ) {
@@ -259,6 +279,8 @@ static enum mw_status bind_value(struct target t, struct mw_node *node)
         return bind_qty(t, node);
     case MW_F_ENUM:
         return bind_enum(t, node);
+    case MW_F_FLAGS:
+        return bind_flags(t, node);
     case MW_F_INT_LIST:
         return bind_int_list(t, node);
     case MW_F_MAP:

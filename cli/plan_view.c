@@ -136,6 +136,15 @@ void mw_plan_view_print(const struct mw_scenario *s,
     }
 }
 
+static void set_modules(json_t *o, int modules)
+{
+    struct mw_str names = {NULL, 0, 0};
+
+    mw_recompute_modules_add(&names, modules, " ");
+    mw_json_set_str(o, "recompute_modules", names.s != NULL ? names.s : "");
+    mw_str_release(&names);
+}
+
 json_t *mw_plan_view_candidate(const struct mw_candidate *c)
 {
     json_t *o = json_object();
@@ -156,6 +165,7 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_int(o, "dp_shard", l->dp_shard);
     mw_json_set_bool(o, "reshard", l->reshard);
     mw_json_set_int(o, "recompute_layers", l->recompute_layers);
+    set_modules(o, l->recompute_modules);
     mw_json_set_str(o, "grad_compression",
                     mw_grad_compression_name(l->grad_compression));
     mw_json_set_str(o, "offload_nvme", mw_offload_nvme_name(l->offload_nvme));

@@ -103,6 +103,13 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     layout_count(page, "micro-batches per replica", plan->n_microbatches);
     layout_row(page, "schedule", l->schedule);
     layout_row(page, "recomputation", mw_recompute_name(l->recompute));
+    if (l->recompute_modules != 0) {
+        struct mw_str names = {NULL, 0, 0};
+
+        mw_recompute_modules_add(&names, l->recompute_modules, ", ");
+        layout_row(page, "recomputed modules", names.s);
+        mw_str_release(&names);
+    }
     if (l->recompute_layers > 0) {
         layout_count(page, "layers of a stage recomputed", l->recompute_layers);
     }

@@ -74,6 +74,10 @@ static enum mw_status check_features(const struct mw_layout *l,
     if (l->cp_inner > 1) {
         return lacks(err, "all-to-alls inside a ring", "plan with cp_inner 1");
     }
+    if ((l->recompute_modules & ~MW_MODULE_CORE_ATTN) != 0) {
+        return lacks(err, "recomputation of modules other than core_attn",
+                     "plan without recompute_modules");
+    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         return lacks(err, "compressed gradients",
                      "plan with grad_compression none");

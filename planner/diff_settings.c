@@ -53,6 +53,20 @@ static const char *enum_name(const struct mw_enum *enums, int value)
     return "?";
 }
 
+static const char *flags_text(struct mw_arena *arena,
+                              const struct mw_enum *enums, int value)
+{
+    const char *text = "";
+
+    for (; enums->name != NULL; enums++) {
+        if ((value & enums->value) != 0) {
+            text = mw_arena_printf(arena, "%s%s%s", text,
+                                   *text != '\0' ? " " : "", enums->name);
+        }
+    }
+    return text;
+}
+
 static const char *list_text(struct mw_arena *arena,
                              const struct mw_int_list *list)
 {
@@ -86,6 +100,8 @@ static const char *value_text(struct mw_arena *arena, const struct mw_field *f,
         return mw_arena_printf(arena, "%d", *(const int *)at);
     case MW_F_ENUM:
         return enum_name(f->enums, *(const int *)at);
+    case MW_F_FLAGS:
+        return flags_text(arena, f->enums, *(const int *)at);
     case MW_F_NUM:
     case MW_F_QTY:
         return mw_arena_printf(arena, "%.12g", *(const double *)at);

@@ -22,7 +22,7 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner)
+    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -118,6 +118,8 @@ static const struct mw_rule rules[] = {
      "DeepSpeed deepspeed/runtime/pipe/topology.py"},
     {"mds_recompute_layers", MDS, "recompute_layers == 0", "all layers are recomputed or none",
      "Megatron-DeepSpeed megatron/model/transformer.py"},
+    {"mds_recompute_modules", MDS, "recompute_modules == 0", "whole layers are recomputed, no modules of them",
+     "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
      "DeepSpeed deepspeed/runtime/zero/mics.py"},
     {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
@@ -166,6 +168,7 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/distributed/parallel_dims.py"},
     {"titan_order", TT, "order == 'tp-cp-ep-dp-pp'", "the mesh is fixed: pp, dp, cp, tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:176"},
+    {"titan_recompute_modules", TT, "recompute_modules == 0", "operators are recomputed, not modules", "torchtitan torchtitan/distributed/activation_checkpoint.py"},
     {"titan_recompute_layers", TT, "recompute_layers == 0", "all layers are recomputed or none",
      "TorchTitan torchtitan/distributed/activation_checkpoint.py"},
     {"titan_cp_form", TT, "cp > 1 -> cp_form != 'a2a'", "context parallelism gathers or rotates keys and values",
@@ -197,6 +200,7 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/optim/zero.py"},
     {"nanotron_order", NANO, "order == 'tp-cp-ep-dp-pp'", "the grid is fixed: ep, pp, dp, cp, tp",
      "Nanotron src/nanotron/parallel/context.py"},
+    {"nanotron_recompute_modules", NANO, "recompute_modules == 0", "whole layers are recomputed, no modules of them", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_recompute_layers", NANO, "recompute_layers == 0", "all layers are recomputed or none", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
@@ -206,6 +210,7 @@ static const struct mw_rule rules[] = {
 
     {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
+    {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
      "our host executor offloads optimizer states to memory alone", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
@@ -387,6 +392,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_offload_weights] = l->offload_weights > 0;
     v[V_offload_activations] = l->offload_activations > 0;
     v[V_recompute_layers] = l->recompute_layers;
+    v[V_recompute_modules] = l->recompute_modules;
     v[V_offload_part] = is_part(l->offload_optimizer) ||
                         is_part(l->offload_weights) ||
                         is_part(l->offload_activations);

@@ -67,6 +67,10 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (l->recompute_layers > 0) {
         mw_str_addf(&text, ", %d layers recomputed", l->recompute_layers);
     }
+    if (l->recompute_modules != 0) {
+        mw_str_add(&text, ", recomputes ");
+        mw_recompute_modules_add(&text, l->recompute_modules, " ");
+    }
     if (mw_layout_offloads(l)) {
         mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
                     l->offload_weights, l->offload_activations);

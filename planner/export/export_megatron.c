@@ -134,6 +134,16 @@ static void put_offload(struct writer *w)
     }
 }
 
+static void put_modules(struct writer *w)
+{
+    struct mw_str names = {NULL, 0, 0};
+
+    mw_recompute_modules_add(&names, mw_layout_modules(&w->in->plan->layout),
+                             " ");
+    word(w, "recompute-modules", names.s);
+    mw_str_release(&names);
+}
+
 static void put_recompute(struct writer *w)
 {
     int layers = w->in->plan->layout.recompute_layers;
@@ -143,7 +153,7 @@ static void put_recompute(struct writer *w)
         break;
     case MW_RECOMPUTE_SELECTIVE:
         word(w, "recompute-granularity", "selective");
-        word(w, "recompute-modules", "core_attn");
+        put_modules(w);
         break;
     case MW_RECOMPUTE_FULL:
         word(w, "recompute-granularity", "full");

@@ -37,19 +37,17 @@ void mw_layer_ops(const struct mw_work *work, int layer, enum mw_pass pass,
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = layer_steps(&s, layer);
 
-    mw_steps_emit(&s, &steps, pass, work->layout->recompute, out);
+    mw_steps_emit(&s, &steps, pass, mw_again_of(work->layout), out);
     mw_array_release(&steps);
 }
 
-/* The steps that a kind of recomputation repeats, out of a layer's. */
-static void drop_not_repeated(struct mw_fsteps *steps,
-                              enum mw_recompute recompute)
+/* The steps that are repeated, out of a layer's. */
+static void drop_not_repeated(struct mw_fsteps *steps, int again)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < steps->n; i++) {
-        if (recompute == MW_RECOMPUTE_FULL ||
-            (recompute == MW_RECOMPUTE_SELECTIVE && steps->v[i].is_core)) {
+        if (mw_fstep_is_again(&steps->v[i], again)) {
             steps->v[n] = steps->v[i];
             steps->v[n].op.model_flops = 0;
             steps->v[n].op.save_bytes = 0;
@@ -66,28 +64,27 @@ void mw_layer_recompute_ops(const struct mw_work *work, int layer,
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = layer_steps(&s, layer);
 
-    drop_not_repeated(&steps, work->layout->recompute);
-    mw_steps_emit(&s, &steps, MW_PASS_F, MW_RECOMPUTE_NONE, out);
+    drop_not_repeated(&steps, mw_again_of(work->layout));
+    mw_steps_emit(&s, &steps, MW_PASS_F, MW_AGAIN_NONE, out);
     mw_array_release(&steps);
 }
 
-static double saved_bytes(const struct mw_fsteps *steps,
-                          enum mw_recompute recompute)
+static double saved_bytes(const struct mw_fsteps *steps, int again)
 {
     double sum = 0;
 
     for (size_t i = 0; i < steps->n; i++) {
-        sum += mw_step_saved_bytes(&steps->v[i], recompute, i == 0);
+        sum += mw_step_saved_bytes(&steps->v[i], again, i == 0);
     }
     return sum;
 }
 
 static double layer_saved_bytes(const struct mw_work *work, int layer,
-                                enum mw_recompute recompute)
+                                int again)
 {
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = layer_steps(&s, layer);
-    double sum = saved_bytes(&steps, recompute);
+    double sum = saved_bytes(&steps, again);
 
     mw_array_release(&steps);
     return sum;
@@ -95,12 +92,12 @@ static double layer_saved_bytes(const struct mw_work *work, int layer,
 
 double mw_layer_activation_bytes(const struct mw_work *work, int layer)
 {
-    return layer_saved_bytes(work, layer, work->layout->recompute);
+    return layer_saved_bytes(work, layer, mw_again_of(work->layout));
 }
 
 double mw_layer_recompute_bytes(const struct mw_work *work, int layer)
 {
-    return layer_saved_bytes(work, layer, MW_RECOMPUTE_NONE) -
+    return layer_saved_bytes(work, layer, MW_AGAIN_NONE) -
            mw_layer_activation_bytes(work, layer);
 }
 
@@ -210,7 +207,7 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = embedding_steps(&s);
 
-    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_steps_emit(&s, &steps, pass, MW_AGAIN_NONE, out);
     mw_array_release(&steps);
 }
 
@@ -220,7 +217,7 @@ void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = mtp_steps(&s);
 
-    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_steps_emit(&s, &steps, pass, MW_AGAIN_NONE, out);
     mw_array_release(&steps);
 }
 
@@ -228,7 +225,7 @@ double mw_mtp_activation_bytes(const struct mw_work *work)
 {
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = mtp_steps(&s);
-    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+    double sum = saved_bytes(&steps, MW_AGAIN_NONE);
 
     mw_array_release(&steps);
     return sum;
@@ -250,7 +247,7 @@ void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
     struct mw_sizes s = head_sizes(work);
     struct mw_fsteps steps = head_steps(&s);
 
-    mw_steps_emit(&s, &steps, pass, MW_RECOMPUTE_NONE, out);
+    mw_steps_emit(&s, &steps, pass, MW_AGAIN_NONE, out);
     mw_array_release(&steps);
 }
 
@@ -258,7 +255,7 @@ double mw_embedding_activation_bytes(const struct mw_work *work)
 {
     struct mw_sizes s = mw_sizes_of(work);
     struct mw_fsteps steps = embedding_steps(&s);
-    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+    double sum = saved_bytes(&steps, MW_AGAIN_NONE);
 
     mw_array_release(&steps);
     return sum;
@@ -268,7 +265,7 @@ double mw_head_activation_bytes(const struct mw_work *work)
 {
     struct mw_sizes s = head_sizes(work);
     struct mw_fsteps steps = head_steps(&s);
-    double sum = saved_bytes(&steps, MW_RECOMPUTE_NONE);
+    double sum = saved_bytes(&steps, MW_AGAIN_NONE);
 
     mw_array_release(&steps);
     return sum;

@@ -22,6 +22,16 @@ const struct mw_enum mw_recompute_enums[] = {
     {"full", MW_RECOMPUTE_FULL},
     {NULL, 0}};
 
+const struct mw_enum mw_recompute_module_enums[] = {
+    {"core_attn", MW_MODULE_CORE_ATTN},
+    {"mla_up_proj", MW_MODULE_MLA_UP_PROJ},
+    {"layernorm", MW_MODULE_LAYERNORM},
+    {"mlp", MW_MODULE_MLP},
+    {"moe", MW_MODULE_MOE},
+    {"moe_act", MW_MODULE_MOE_ACT},
+    {"shared_experts", MW_MODULE_SHARED_EXPERTS},
+    {NULL, 0}};
+
 const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},
                                            {"ring", MW_CP_RING},
                                            {"a2a", MW_CP_A2A},
@@ -86,6 +96,29 @@ const char *mw_grad_compression_name(enum mw_grad_compression compression)
 const char *mw_offload_nvme_name(enum mw_offload_nvme nvme)
 {
     return enum_name(mw_offload_nvme_enums, (int)nvme);
+}
+
+int mw_layout_modules(const struct mw_layout *layout)
+{
+    if (layout->recompute != MW_RECOMPUTE_SELECTIVE) {
+        return 0;
+    }
+    return layout->recompute_modules != 0 ? layout->recompute_modules
+                                          : MW_MODULE_CORE_ATTN;
+}
+
+void mw_recompute_modules_add(struct mw_str *text, int modules,
+                              const char *between)
+{
+    bool is_first = true;
+
+    for (const struct mw_enum *e = mw_recompute_module_enums; e->name != NULL;
+         e++) {
+        if ((modules & e->value) != 0) {
+            mw_str_addf(text, "%s%s", is_first ? "" : between, e->name);
+            is_first = false;
+        }
+    }
 }
 
 int mw_layout_cp_outer(const struct mw_layout *layout)

@@ -9,6 +9,7 @@
 #define MW_SIM_MODEL_LAYOUT_H
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/yaml.h"
 
 #include <stdbool.h>
@@ -23,6 +24,21 @@ enum mw_recompute {
     MW_RECOMPUTE_NONE,
     MW_RECOMPUTE_SELECTIVE,
     MW_RECOMPUTE_FULL
+};
+
+/* Parts of a layer that selective recomputation can repeat, by the names of
+ * Megatron-Core's --recompute-modules (core/transformer/transformer_config.py);
+ * bits. Of mlp, moe and shared_experts only the input is kept; of layernorm,
+ * moe_act and mla_up_proj the output is dropped, which the product behind them
+ * would keep as its input. */
+enum mw_recompute_module {
+    MW_MODULE_CORE_ATTN = 1,   /* softmax and its statistics, or all of it */
+    MW_MODULE_MLA_UP_PROJ = 2, /* query, key and value from their latents */
+    MW_MODULE_LAYERNORM = 4,   /* the norms before attention and MLP */
+    MW_MODULE_MLP = 8,         /* the dense MLP */
+    MW_MODULE_MOE = 16,        /* router, experts, shared experts */
+    MW_MODULE_MOE_ACT = 32,    /* the activation between experts' products */
+    MW_MODULE_SHARED_EXPERTS = 64
 };
 
 /* How the ranks of a context parallel group get each other's keys and values:
@@ -66,8 +82,8 @@ enum mw_dtype {
 double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
-extern const struct mw_enum mw_recompute_enums[], mw_cp_form_enums[],
-    mw_grad_compression_enums[], mw_offload_nvme_enums[];
+extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
+    mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 const char *mw_grad_compression_name(enum mw_grad_compression compression);
@@ -102,6 +118,8 @@ struct mw_layout {
     double offload_optimizer, offload_weights, offload_activations;
     enum mw_grad_compression grad_compression;
     enum mw_offload_nvme offload_nvme;
+    int recompute_modules; /* what selective recomputation repeats, bits of
+                              mw_recompute_module; 0: core_attn */
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -111,6 +129,11 @@ void mw_layout_default(struct mw_layout *layout);
 int mw_layout_cp_outer(const struct mw_layout *layout);
 /* Replicas that share one copy of what ZeRO shards: dp_shard, or dp. */
 int mw_layout_shard_ways(const struct mw_layout *layout);
+/* Modules that are repeated one by one: 0 unless recompute is selective. */
+int mw_layout_modules(const struct mw_layout *layout);
+/* Appends the names of modules, `between` between them. */
+void mw_recompute_modules_add(struct mw_str *text, int modules,
+                              const char *between);
 /* Is any part of the step's state kept in the host's memory? */
 bool mw_layout_offloads(const struct mw_layout *layout);
 /* Ranks the layout occupies: tp * cp * pp * dp; aborts past INT_MAX (the
@@ -164,6 +187,11 @@ extern const struct mw_field mw_layout_fields[];
          .doc = "order of ranks, fastest first"},                              \
         MW_LAYOUT_INT_ROW(at, recompute_layers, 0, MW_WAYS_MAX,                \
                           "recomputed layers of each virtual stage; 0: all"),  \
+        {.key = "recompute_modules",                                           \
+         .type = MW_F_FLAGS,                                                   \
+         .offset = (at) + offsetof(struct mw_layout, recompute_modules),       \
+         .enums = mw_recompute_module_enums,                                   \
+         .doc = "what selective recomputation repeats"},                       \
         {.key = "cp_form",                                                     \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \

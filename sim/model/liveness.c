@@ -11,7 +11,7 @@
  * The figure is what all this is more than the layer keeps between its passes,
  * so that it adds to the activations in flight. Under full recomputation it is
  * what there is beside the whole layer, which has come back; under selective
- * recomputation the core's part comes back while the core's steps run.
+ * recomputation a module's part comes back while its steps run.
  * Gradients of weights are not in it: they belong to a stack's habits
  * (sim/step).
  *
@@ -32,7 +32,7 @@ struct walk {
     double x;       /* a gradient of the residual stream */
     double grads;   /* gradients alive */
     double freed;   /* of what the layer keeps */
-    double core;    /* comes back while the core's steps run; 0 otherwise */
+    double core;    /* of what is computed again, what is there now */
     bool is_shared; /* the next step's output gradient is the residual's */
     struct mw_layer_peak peak;
 };
@@ -181,23 +181,53 @@ static void walk_step(struct walk *w, const struct mw_fstep *step,
     w->freed += saved_bytes;
 }
 
+/* Is what step j keeps, but for the core's part, there again while the backward
+ * pass is at step i >= j? A module's part comes back at its own last step, a
+ * norm's output with the block's gradient (Megatron-Core hooks the
+ * recomputation to it), an activation's with the product behind it. */
+static bool is_back(const struct mw_fsteps *steps, size_t j, size_t i,
+                    int again)
+{
+    const int whole = MW_MODULE_MLP | MW_MODULE_MOE | MW_MODULE_SHARED_EXPERTS;
+    int with = steps->v[j].dropped_with & again;
+
+    return (with & MW_MODULE_LAYERNORM) != 0 ||
+           ((with & MW_MODULE_MLA_UP_PROJ) != 0 && steps->v[i].is_core) ||
+           (with & whole & steps->v[i].modules) != 0 ||
+           ((with & MW_MODULE_MOE_ACT) != 0 && i == j);
+}
+
+/* Bytes that have come back at step i and are not yet gone. */
+static double back_bytes(const struct mw_fsteps *steps, size_t i, int again)
+{
+    double sum = 0;
+
+    for (size_t j = 0; j < steps->n; j++) {
+        const struct mw_fstep *step = &steps->v[j];
+        double core = step->core_save_bytes;
+
+        if ((again & MW_MODULE_CORE_ATTN) != 0 && steps->v[i].is_core) {
+            sum += core;
+        }
+        if (j <= i && (step->dropped_with & again) != 0 &&
+            is_back(steps, j, i, again)) {
+            sum += step->op.save_bytes - core;
+        }
+    }
+    return sum;
+}
+
 /* The first step of a block is its norm: there the branch's gradient joins the
  * residual's. */
-static void walk_block(struct walk *w, const struct mw_fsteps *steps,
-                       enum mw_recompute recompute, bool has_input)
+static void walk_block(struct walk *w, const struct mw_fsteps *steps, int again,
+                       bool has_input)
 {
-    double core = 0;
-
-    for (size_t i = 0; i < steps->n; i++) {
-        core += steps->v[i].core_save_bytes;
-    }
     for (size_t i = steps->n; i-- > 0;) {
         const struct mw_fstep *step = &steps->v[i];
 
-        w->core =
-            recompute == MW_RECOMPUTE_SELECTIVE && step->is_core ? core : 0;
+        w->core = again != MW_AGAIN_NONE ? back_bytes(steps, i, again) : 0;
         walk_step(w, step,
-                  mw_step_saved_bytes(step, recompute, has_input && i == 0));
+                  mw_step_saved_bytes(step, again, has_input && i == 0));
     }
     w->grads = w->x;
 }
@@ -206,23 +236,20 @@ void mw_layer_backward_peak(const struct mw_work *work, int layer,
                             struct mw_layer_peak *out)
 {
     struct mw_sizes s = mw_sizes_of(work);
-    enum mw_recompute recompute = work->layout->recompute;
+    int again = mw_layout_modules(work->layout); /* full: all has come back */
     double x = s.el * (double)s.own_tokens * s.m->hidden;
     struct walk w = {
         .s = &s, .x = x, .grads = x, .peak = {.bytes = x, .at = "residual"}};
     struct mw_fsteps attention = {0}, mlp = {0};
 
-    if (recompute == MW_RECOMPUTE_FULL) { /* it has all come back */
-        recompute = MW_RECOMPUTE_NONE;
-    }
     mw_steps_attention(&s, &attention);
     mw_steps_mlp(&s, layer, &mlp);
     if (work->lora_rank > 0) {
         mw_steps_freeze(&s, true, &attention);
         mw_steps_freeze(&s, true, &mlp);
     }
-    walk_block(&w, &mlp, recompute, false);
-    walk_block(&w, &attention, recompute, true);
+    walk_block(&w, &mlp, again, false);
+    walk_block(&w, &attention, again, true);
     mw_array_release(&attention);
     mw_array_release(&mlp);
     *out = w.peak;

@@ -193,18 +193,43 @@ void mw_fstep_norm(struct mw_fsteps *steps, const struct mw_sizes *s,
 
 /* ---- passes ----------------------------------------------------------------
  */
-double mw_step_saved_bytes(const struct mw_fstep *step,
-                           enum mw_recompute recompute, bool is_first)
+int mw_again_of(const struct mw_layout *layout)
 {
-    switch (recompute) {
-    case MW_RECOMPUTE_NONE:
-        return step->op.save_bytes;
-    case MW_RECOMPUTE_SELECTIVE:
-        return step->op.save_bytes - step->core_save_bytes;
-    case MW_RECOMPUTE_FULL:
-        return is_first ? step->op.save_bytes : 0;
+    return layout->recompute == MW_RECOMPUTE_FULL ? MW_AGAIN_ALL
+                                                  : mw_layout_modules(layout);
+}
+
+static int modules_of(const struct mw_fstep *step)
+{
+    return step->modules | (step->is_core ? MW_MODULE_CORE_ATTN : 0);
+}
+
+bool mw_fstep_is_again(const struct mw_fstep *step, int again)
+{
+    return again == MW_AGAIN_ALL || (modules_of(step) & again) != 0;
+}
+
+void mw_fsteps_tag(struct mw_fsteps *steps, size_t first, int modules,
+                   int dropped_with)
+{
+    for (size_t i = first; i < steps->n; i++) {
+        steps->v[i].modules |= modules;
+        steps->v[i].dropped_with |= dropped_with;
     }
-    return 0;
+}
+
+double mw_step_saved_bytes(const struct mw_fstep *step, int again,
+                           bool is_first)
+{
+    double core = step->core_save_bytes, saved = step->op.save_bytes;
+
+    if (again == MW_AGAIN_ALL) {
+        return is_first ? saved : 0;
+    }
+    if ((step->dropped_with & again) != 0) {
+        saved = core;
+    }
+    return (again & MW_MODULE_CORE_ATTN) != 0 ? saved - core : saved;
 }
 
 static void push(struct mw_ops *out, const struct mw_op *op)
@@ -401,14 +426,12 @@ static void emit_weight(const struct mw_sizes *s, const struct mw_fstep *step,
 }
 
 void mw_steps_emit(const struct mw_sizes *s, const struct mw_fsteps *steps,
-                   enum mw_pass pass, enum mw_recompute recompute,
-                   struct mw_ops *out)
+                   enum mw_pass pass, int again, struct mw_ops *out)
 {
     if (pass == MW_PASS_F) {
         for (size_t i = 0; i < steps->n; i++) {
             emit_forward(&steps->v[i],
-                         mw_step_saved_bytes(&steps->v[i], recompute, i == 0),
-                         out);
+                         mw_step_saved_bytes(&steps->v[i], again, i == 0), out);
         }
         return;
     }

@@ -128,6 +128,7 @@ static void add_qkv(const struct mw_sizes *s, const struct heads *h,
                                            (h->q + 2 * h->kv) * h->d,
                                            s->m->hidden),
                            s, s->m->hidden);
+    mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_LAYERNORM);
     if (s->m->qk_norm) {
         mw_fstep_norm(out, s, "qk_norm", s->tokens * (h->q + h->kv), h->d);
     }
@@ -140,9 +141,12 @@ static void add_latent_up(const struct mw_sizes *s, const char *norm,
                           int64_t width, struct mw_fsteps *out)
 {
     mw_fstep_norm(out, s, norm, s->own_tokens, latent);
+    size_t first = out->n;
+
     mw_fstep_tp_enter(out, s, up, message);
     mw_fstep_sharded_input(
         mw_fstep_linear(out, s, up, s->tokens, width, latent), s, message);
+    mw_fsteps_tag(out, first, MW_MODULE_MLA_UP_PROJ, 0);
 }
 
 static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
@@ -152,7 +156,8 @@ static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
     int64_t hidden = s->m->hidden;
 
     if (a->q_lora > 0) {
-        mw_fstep_linear(out, s, "q_down", s->own_tokens, a->q_lora, hidden);
+        mw_fstep_linear(out, s, "q_down", s->own_tokens, a->q_lora, hidden)
+            ->dropped_with = MW_MODULE_LAYERNORM;
         add_latent_up(s, "q_norm", "q_up", a->q_lora, a->q_lora, h->q * h->d,
                       out);
     } else {
@@ -160,6 +165,8 @@ static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
         mw_fstep_sharded_input(
             mw_fstep_linear(out, s, "q", s->tokens, h->q * h->d, hidden), s,
             hidden);
+        mw_fsteps_tag(out, out->n - 1, MW_MODULE_MLA_UP_PROJ,
+                      MW_MODULE_LAYERNORM);
     }
     /* Its input is that of the query's projection, kept there. */
     mw_fstep_linear(out, s, "kv_down", s->own_tokens, a->kv_lora + a->rope_dim,
@@ -167,7 +174,10 @@ static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
         ->op.save_bytes = 0;
     add_latent_up(s, "kv_norm", "kv_up", a->kv_lora, a->kv_lora + a->rope_dim,
                   h->kv * (a->nope_dim + a->v_dim), out);
+    size_t rotary = out->n;
+
     add_rotary(s, (h->q + 1) * a->rope_dim, out);
+    mw_fsteps_tag(out, rotary, MW_MODULE_MLA_UP_PROJ, 0);
 }
 
 /* ---- core ------------------------------------------------------------------
@@ -370,6 +380,7 @@ static void add_core(const struct mw_sizes *s, const struct heads *h,
 {
     const struct mw_layout *l = s->work->layout;
     struct heads core = core_heads(s, h);
+    size_t first = out->n;
 
     if (l->cp == 1) {
         add_fused_or_not(s, h, out);
@@ -378,6 +389,7 @@ static void add_core(const struct mw_sizes *s, const struct heads *h,
     } else {
         add_own_core(s, &core, out);
     }
+    mw_fsteps_tag(out, first, 0, MW_MODULE_MLA_UP_PROJ); /* q, k and v */
 }
 
 void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out)
@@ -389,6 +401,7 @@ void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out)
         s->work->has_dropout ? (double)s->own_tokens * (double)hidden : 0;
 
     mw_fstep_norm(out, s, "norm1", s->own_tokens, hidden);
+    mw_fsteps_tag(out, out->n - 1, MW_MODULE_LAYERNORM, 0);
     if (s->m->mla.on) {
         add_mla_qkv(s, &h, out);
     } else {

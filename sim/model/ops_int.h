@@ -34,10 +34,13 @@ struct mw_fstep {
     bool is_core; /* attention core: selective recomputation repeats it */
     double core_save_bytes; /* the part of save_bytes that it then drops (all
                                but q, k, v) */
-    bool is_probs_v;        /* of the two unfused products, the second */
-    bool is_frozen;         /* its weights do not learn: no W */
-    double bytes_b;         /* of an element-wise B or a backward collective; 0:
-                               what its kind says, or as forward */
+    int modules; /* beside the core, that it is part of: repeated with them */
+    int dropped_with; /* recomputed modules with which the rest of save_bytes is
+                         not kept; bits as mw_recompute_module */
+    bool is_probs_v;  /* of the two unfused products, the second */
+    bool is_frozen;   /* its weights do not learn: no W */
+    double bytes_b;   /* of an element-wise B or a backward collective; 0:
+                         what its kind says, or as forward */
 };
 struct mw_fsteps {
     struct mw_fstep *v;
@@ -104,13 +107,21 @@ void mw_steps_mlp(const struct mw_sizes *s, int layer, struct mw_fsteps *out);
 void mw_steps_freeze(const struct mw_sizes *s, bool is_layer,
                      struct mw_fsteps *steps);
 
+/* What is repeated before a layer's backward pass: nothing, modules, or all but
+ * the layer's input. */
+enum { MW_AGAIN_NONE = 0, MW_AGAIN_ALL = -1 };
+int mw_again_of(const struct mw_layout *layout);
+/* Is the step repeated? */
+bool mw_fstep_is_again(const struct mw_fstep *step, int again);
+/* Tags steps first .. : part of modules, what they keep dropped with them. */
+void mw_fsteps_tag(struct mw_fsteps *steps, size_t first, int modules,
+                   int dropped_with);
+
 /* Appends the operators of a pass for the steps. */
 void mw_steps_emit(const struct mw_sizes *s, const struct mw_fsteps *steps,
-                   enum mw_pass pass, enum mw_recompute recompute,
-                   struct mw_ops *out);
-/* What a step keeps under a kind of recomputation; `is_first` is the layer's
- * input. */
-double mw_step_saved_bytes(const struct mw_fstep *step,
-                           enum mw_recompute recompute, bool is_first);
+                   enum mw_pass pass, int again, struct mw_ops *out);
+/* What a step keeps; `is_first` is the layer's input. */
+double mw_step_saved_bytes(const struct mw_fstep *step, int again,
+                           bool is_first);
 
 #endif

@@ -72,6 +72,7 @@ static void add_router(const struct mw_sizes *s, struct mw_fsteps *out)
     step->op.dtype = s->act;
     step->op.save_bytes =
         x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
+    step->dropped_with = MW_MODULE_LAYERNORM;
     mw_fstep_simple(out, s, MW_OP_ROUTER, "top_k", s->own_tokens, experts,
                     2 * logits, logits);
 }
@@ -121,7 +122,9 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
                   MW_REDUCE_SCATTER, gathered);
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
     add_act(s, "expert_act", rows, width, out);
+    mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
+    mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
                   MW_ALL_GATHER, gathered);
     add_exchange(s, "combine", message, to_experts, out);
@@ -150,10 +153,12 @@ static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
     }
 }
 
+/* With the module, of all this the router's input is kept. */
 static void add_moe(const struct mw_sizes *s, struct mw_fsteps *out)
 {
     double x = x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
     double routed = x * s->m->moe.top_k;
+    size_t first = out->n, shared;
 
     add_router(s, out);
     mw_fstep_simple(out, s, MW_OP_PERMUTE, "permute", s->own_tokens,
@@ -161,22 +166,42 @@ static void add_moe(const struct mw_sizes *s, struct mw_fsteps *out)
     add_experts(s, out);
     mw_fstep_simple(out, s, MW_OP_PERMUTE, "unpermute", s->own_tokens,
                     s->m->hidden, x + routed, routed);
+    shared = out->n;
     add_shared(s, out);
+    mw_fsteps_tag(out, shared, MW_MODULE_SHARED_EXPERTS,
+                  MW_MODULE_SHARED_EXPERTS);
+    mw_fsteps_tag(out, first, MW_MODULE_MOE, 0);
+    mw_fsteps_tag(out, first + 1, 0, MW_MODULE_MOE);
+}
+
+/* With the module, of all this fc1's input is kept. */
+static void add_dense(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    static const struct mlp_names names = {"fc1", "act", "fc2"};
+    size_t first = out->n, fc1;
+
+    add_pair(s, &names, s->m->ffn, out)->dropped_with = MW_MODULE_LAYERNORM;
+    mw_fsteps_tag(out, first, MW_MODULE_MLP, 0);
+    fc1 = first;
+    while (out->v[fc1].op.kind == MW_OP_COLL) {
+        fc1++;
+    }
+    mw_fsteps_tag(out, fc1 + 1, 0, MW_MODULE_MLP);
 }
 
 void mw_steps_mlp(const struct mw_sizes *s, int layer, struct mw_fsteps *out)
 {
-    static const struct mlp_names names = {"fc1", "act", "fc2"};
     int64_t hidden = s->m->hidden;
     double x = x_bytes(s, (double)s->own_tokens, (double)hidden);
     double mask =
         s->work->has_dropout ? (double)s->own_tokens * (double)hidden : 0;
 
     mw_fstep_norm(out, s, "norm2", s->own_tokens, hidden);
+    mw_fsteps_tag(out, out->n - 1, MW_MODULE_LAYERNORM, 0);
     if (mw_model_layer_is_moe(s->m, layer)) {
         add_moe(s, out);
     } else {
-        add_pair(s, &names, s->m->ffn, out);
+        add_dense(s, out);
     }
     if (s->m->sandwich_norm) {
         mw_fstep_norm(out, s, "post_norm2", s->own_tokens, hidden);

@@ -129,6 +129,35 @@ static bool rule_recompute_layers(const struct check *c)
                   n);
 }
 
+static bool rule_modules(const struct check *c)
+{
+    int modules = c->l->recompute_modules;
+    int of_experts = MW_MODULE_MOE | MW_MODULE_MOE_ACT;
+
+    if (modules == 0) {
+        return true;
+    }
+    if (c->l->recompute != MW_RECOMPUTE_SELECTIVE) {
+        return BROKEN(c, "recompute_modules are of selective recomputation; "
+                         "set recompute to selective");
+    }
+    if ((modules & of_experts) != 0 && c->m->moe.n_experts == 0) {
+        return BROKEN(c, "recompute_modules moe and moe_act need experts");
+    }
+    if ((modules & MW_MODULE_SHARED_EXPERTS) != 0 &&
+        c->m->moe.shared_ffn == 0) {
+        return BROKEN(c, "recompute_modules shared_experts needs shared "
+                         "experts");
+    }
+    if ((modules & MW_MODULE_MLA_UP_PROJ) != 0 && !c->m->mla.on) {
+        return BROKEN(c, "recompute_modules mla_up_proj needs latent "
+                         "attention (mla)");
+    }
+    return c->w->lora_rank == 0 || modules == MW_MODULE_CORE_ATTN ||
+           BROKEN(c, "recompute_modules other than core_attn are not modelled "
+                     "under adapters (lora_rank)");
+}
+
 static bool rule_offload(const struct check *c)
 {
     const struct {
@@ -449,6 +478,7 @@ static const struct {
              {"dp_shard", "dp_shard", rule_dp_shard},
              {"reshard", "reshard", rule_reshard},
              {"recompute_layers", "recompute_layers", rule_recompute_layers},
+             {"recompute_modules", "recompute_modules", rule_modules},
              {"offload", "offload_optimizer", rule_offload},
              {"offload_nvme", "offload_nvme", rule_offload_nvme},
              {"grad_compression", "grad_compression", rule_compression},

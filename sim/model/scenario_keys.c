@@ -319,6 +319,7 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
         return hash_int(h, *(const int64_t *)at);
     case MW_F_INT32:
     case MW_F_ENUM:
+    case MW_F_FLAGS:
         return hash_int(h, *(const int *)at);
     case MW_F_NUM:
     case MW_F_QTY:

@@ -198,6 +198,10 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->recompute_layers > 0) {
         h = hash_int(mw_hash64(h, "recompute_layers", 16), l->recompute_layers);
     }
+    if (l->recompute_modules != 0) {
+        h = hash_int(mw_hash64(h, "recompute_modules", 17),
+                     l->recompute_modules);
+    }
     if (l->cp_form != MW_CP_GATHER) {
         h = hash_int(mw_hash64(h, "cp_form", 7), (int64_t)l->cp_form);
     }

@@ -37,6 +37,11 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->recompute_layers > 0) {
         mw_str_addf(text, "  recompute_layers: %d\n", l->recompute_layers);
     }
+    if (l->recompute_modules != 0) {
+        mw_str_add(text, "  recompute_modules: [");
+        mw_recompute_modules_add(text, l->recompute_modules, ", ");
+        mw_str_add(text, "]\n");
+    }
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
     }

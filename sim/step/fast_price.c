@@ -70,6 +70,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->etp = l->etp;
     key->micro_batch = l->micro_batch;
     key->recompute = (int)l->recompute;
+    key->recompute_modules = mw_layout_modules(l);
     key->recompute_layers = l->recompute_layers > 0;
     key->zero = is_sharded ? l->zero : 0;
     key->offload_nvme = (int)l->offload_nvme;

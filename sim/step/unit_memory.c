@@ -95,11 +95,12 @@ static double habit_bytes(const struct mw_step_price *p, bool is_moe)
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     double row = row_bytes(p), x = row * m->hidden, own = own_part(p);
     double bytes = x * (1 - own) * habit->sp_kept;
+    int modules = mw_layout_modules(l);
 
     if (l->tp > 1) {
         bytes += x * own * habit->tp_kept;
     }
-    if (m->is_gated && !is_moe) {
+    if (m->is_gated && !is_moe && (modules & MW_MODULE_MLP) == 0) {
         bytes += row * m->ffn / l->tp * habit->kept_gated;
     }
     if (m->norm == MW_NORM_RMS) {
@@ -108,7 +109,7 @@ static double habit_bytes(const struct mw_step_price *p, bool is_moe)
     if (l->cp > 1) {
         bytes += row * m->n_heads * mw_model_v_dim(m) / l->tp * habit->cp_kept;
     }
-    if (is_moe) { /* the table keeps 2 of them */
+    if (is_moe && (modules & MW_MODULE_MOE) == 0) { /* the table keeps 2 */
         bytes += (habit->moe_kept - 2) * x * own * m->moe.top_k;
     }
     return bytes;
@@ -188,7 +189,8 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
     size->transient_at = peak.at;
     if (recompute == MW_RECOMPUTE_FULL) {
         size->transient_bytes += again + more;
-    } else if (recompute == MW_RECOMPUTE_SELECTIVE && habit->selects_ops > 0 &&
+    } else if (recompute == MW_RECOMPUTE_SELECTIVE &&
+               p->layout->recompute_modules == 0 && habit->selects_ops > 0 &&
                !is_moe) {
         size->activation_bytes = kept_by_op(p);
         size->transient_bytes += table + again + more - size->activation_bytes;

@@ -54,6 +54,10 @@ scenario inner llama3-8b 2 'tp: 1, cp: 8, cp_form: ring, cp_inner: 2, dp: 2, zer
 expect 0 "$mw" export inner.yaml --to megatron-core -o out.args
 args "o['cp-comm-type'] == 'a2a+p2p' and o['recompute-method'] == 'block' and o['recompute-num-layers'] == '4'"
 grep -qx -- '--hierarchical-context-parallel-sizes 2 4' out.args || fail "no hierarchical sizes"
+scenario modules llama3-8b 2 'tp: 2, sp: true, dp: 8, micro_batch: 1, recompute: selective, recompute_modules: [mlp, core_attn, layernorm]'
+expect 0 "$mw" export modules.yaml --to megatron-core -o out.args
+grep -qx -- '--recompute-modules core_attn layernorm mlp' out.args || fail "modules: $(grep recompute out.args)"
+expect 1 "$mw" export modules.yaml --to nanotron -o out.yaml
 scenario fsdp llama3-8b 2 'tp: 1, dp: 16, zero: 3, micro_batch: 1'
 expect 0 "$mw" export fsdp.yaml --to megatron-core -o out.args
 grep -q '^torchrun' stdout.txt || fail "FSDP under CUDA_DEVICE_MAX_CONNECTIONS: $(cat stdout.txt)"

@@ -153,6 +153,24 @@ static void test_feature_rules(void **state)
     f = legal("llama3-8b"), f.l.recompute_layers = 2;
     expect_broken(&f, "recompute_layers",
                   "recompute_layers is 2 but recompute");
+    f = legal("llama3-8b"), f.l.recompute_modules = MW_MODULE_MLP;
+    expect_broken(&f, "recompute_modules",
+                  "recompute_modules are of selective recomputation");
+    f.l.recompute = MW_RECOMPUTE_SELECTIVE;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.w.lora_rank = 8;
+    expect_broken(&f, "recompute_modules",
+                  "recompute_modules other than core_attn");
+    f.w.lora_rank = 0;
+    f.l.recompute_modules = MW_MODULE_MOE_ACT;
+    expect_broken(&f, "recompute_modules",
+                  "recompute_modules moe and moe_act need");
+    f.l.recompute_modules = MW_MODULE_SHARED_EXPERTS;
+    expect_broken(&f, "recompute_modules",
+                  "recompute_modules shared_experts needs");
+    f.l.recompute_modules = MW_MODULE_MLA_UP_PROJ;
+    expect_broken(&f, "recompute_modules",
+                  "recompute_modules mla_up_proj needs");
     f = legal("llama3-8b"), f.l.grad_compression = MW_COMPRESS_ONEBIT;
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.l.zero = 1;

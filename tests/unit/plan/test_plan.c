@@ -159,6 +159,10 @@ static void test_round_trip(void **state)
     l.zero = 3;
     l.grad_compression = MW_COMPRESS_ZEROPP;
     check_round_trip(&l, false);
+    l = fixture_layout();
+    l.recompute = MW_RECOMPUTE_SELECTIVE;
+    l.recompute_modules = MW_MODULE_LAYERNORM | MW_MODULE_MLP;
+    check_round_trip(&l, false);
 }
 
 /* Keys younger than the format change the hash where they say anything. */
@@ -166,17 +170,18 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[11];
+    uint64_t hash[12];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 12; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
         l.recompute = MW_RECOMPUTE_SELECTIVE;
         l.recompute_layers = i == 8;
+        l.recompute_modules = i == 11 ? MW_MODULE_CORE_ATTN : 0;
         l.cp_form = i == 1 ? MW_CP_RING : i == 2 ? MW_CP_A2A : MW_CP_GATHER;
         l.dp_shard = i == 3;
         l.grad_compression = i == 9 ? MW_COMPRESS_ZEROPP : MW_COMPRESS_NONE;

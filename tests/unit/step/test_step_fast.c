@@ -59,6 +59,9 @@ static int draw_int(uint64_t i, uint64_t stream, int n)
 static void draw_rare(struct mw_layout *l, uint64_t i)
 {
     l->recompute_layers = draw_int(i, 11, 3) == 0 && l->recompute > 0;
+    if (l->recompute == MW_RECOMPUTE_SELECTIVE) {
+        l->recompute_modules = draw_int(i, 18, 16); /* those of any layer */
+    }
     l->reshard = draw_int(i, 12, 4) > 0;
     if (l->zero >= 1 && l->dp >= 4 && draw_int(i, 13, 3) == 0) {
         l->dp_shard = l->dp / 2;

@@ -33,6 +33,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->sp = mw_rand_u64(11, 4, i) % 2 == 0 && l->tp > 1;
     l->zero = (int)(mw_rand_u64(11, 5, i) % 4);
     l->recompute = (enum mw_recompute)(mw_rand_u64(11, 6, i) % 3);
+    if (l->recompute == MW_RECOMPUTE_SELECTIVE && i % 4 == 1) {
+        l->recompute_modules = (int)(mw_rand_u64(11, 9, i) % 16);
+    }
     l->schedule = kinds[mw_rand_u64(11, 7, i) % 5];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0
                  ? pick(powers + 1, 3, 8, i)

@@ -106,6 +106,15 @@ static void test_sequence_parallel(void **state)
     mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_REDUCE).message_bytes,
                    4.0 * 4 * 2 * 1024, 1e-12, 0);
     end(&w);
+    /* The MLP again: its gather and its scatter; norms again: nothing more. */
+    l.recompute = MW_RECOMPUTE_SELECTIVE;
+    l.recompute_modules = MW_MODULE_MLP | MW_MODULE_LAYERNORM;
+    begin(&w, &l, 1);
+    mw_assert_near(find(&w, MW_DIM_TP, MW_ALL_GATHER).count, 16.0 * 4 * 7, 0,
+                   0);
+    mw_assert_near(find(&w, MW_DIM_TP, MW_REDUCE_SCATTER).count, 16.0 * 4 * 5,
+                   0, 0);
+    end(&w);
 }
 
 /* A middle stage sends an activation up and a gradient down per micro-batch,
