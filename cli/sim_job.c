@@ -165,6 +165,30 @@ static double constant(const struct mw_hwdb *db, const char *name,
     return c != NULL ? c->value : (double)NAN;
 }
 
+/* Bytes of a checkpoint: of every parameter that learns (adapters alone where
+ * there are some) weight, master copy and two moments; in fp32 the weight is
+ * its own master. */
+static double checkpoint_bytes(const struct mw_scenario *scenario)
+{
+    const struct mw_workload *w = &scenario->workload;
+    bool is_fp32 = w->dtype == MW_FP32 || w->dtype == MW_TF32;
+    struct mw_params base = {0}, adapters = {0};
+    const struct mw_params *learns = &base;
+    double n = 0;
+
+    mw_model_params(&scenario->model, &base);
+    if (w->lora_rank > 0) {
+        mw_lora_params(&base, w->lora_rank, w->lora_targets, &adapters);
+        learns = &adapters;
+    }
+    for (size_t i = 0; i < learns->n; i++) {
+        n += (double)mw_param_count(&learns->v[i]);
+    }
+    mw_array_release(&base);
+    mw_array_release(&adapters);
+    return n * (is_fp32 ? 12 : 14);
+}
+
 /* The mean time to a failure overflows nothing: at most 1e6 per 1000 node-days
  * and 1e6 nodes. */
 static enum mw_status make_spec(const struct mw_sim_job_args *a,
@@ -175,16 +199,13 @@ static enum mw_status make_spec(const struct mw_sim_job_args *a,
 {
     const struct mw_workload *w = &scenario->workload;
     enum mw_status s = MW_OK;
-    /* weights, master copy and two moments */
-    double bytes_per_param = w->dtype == MW_FP32 ? 12 : 14;
 
     *out = (struct mw_job_spec){
         .tokens = a->tokens,
         .tokens_per_step = (double)w->global_batch * (double)w->seq,
         .step_time_s = step_time_s,
         .n_nodes = ctx->n_nodes,
-        .checkpoint_bytes =
-            bytes_per_param * (double)mw_model_param_count(&scenario->model),
+        .checkpoint_bytes = checkpoint_bytes(scenario),
         .storage_Bps =
             ctx->n_nodes * constant(ctx->db, "job_storage_node_rate", &s, err),
         .node_failures_per_day =
@@ -250,9 +271,11 @@ enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
         return mw_fail(err, MW_EINPUT,
                        "a node fails so often that the job never ends: %g "
                        "failures per 1000 node-days on %d nodes are one every "
-                       "%.3g s, a restart takes %.3g s",
+                       "%.3g s, a restart takes %.3g s, and %.3g s of work a "
+                       "checkpoint of %.3g s",
                        1000 * out->spec.node_failures_per_day, ctx->n_nodes,
-                       out->job.mtbf_s, out->spec.restart_s);
+                       out->job.mtbf_s, out->spec.restart_s,
+                       out->job.interval_s, out->job.checkpoint_s);
     }
     /* Spare nodes are paid for. */
     out->gpu_hours = out->job.wall_s *

@@ -113,6 +113,12 @@ expect 2 "$mw" plan "$llama" --within soon
 expect 0 "$mw" plan "$llama" --tokens 300B --top 1 --json
 json "o['job']['time_s'] > 300e9 / (128 * 8192) * o['plans'][0]['step_time_s']"
 
+# A checkpoint holds what learns: rank 16 on every projection of 32 layers of
+# Llama 3 8B, r (in + out) each, 14 bytes a parameter.
+sed 's/^workload:/workload:\n  lora_rank: 16/' "$llama" >lora.yaml
+expect 0 "$mw" sim lora.yaml --tokens 1T --json
+json "o['job']['checkpoint_bytes'] == 14 * 32 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336))"
+
 # A100 and H100 nodes: all layers, within the GPUs of each, faster together.
 expect 0 "$mw" plan "$gpt" --mixed dgx-a100=4,dgx-h100=2 --fix micro_batch=1 --json
 json "sum(s['layers'] for s in o['stages']) == 96 and o['proved_optimal']"
