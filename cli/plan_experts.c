@@ -30,6 +30,23 @@ struct job {
     double plain; /* busiest rank with the experts in order, no copies */
 };
 
+static enum mw_status check_loads(const struct mw_csv *csv, const double *load,
+                                  struct mw_err *err)
+{
+    double sum = 0;
+
+    for (size_t e = 0; e < csv->n_rows; e++) {
+        if (load[e] < 0) {
+            return mw_csv_fail(csv, e, mw_csv_col(csv, "load"), err,
+                               "a load is not below 0");
+        }
+        sum += load[e];
+    }
+    return sum > 0 ? MW_OK
+                   : mw_fail(err, MW_EINPUT, "%s: no expert has any load",
+                             csv->file);
+}
+
 static enum mw_status read_loads(const char *path, int n_experts,
                                  struct mw_arena *arena, double **out,
                                  struct mw_err *err)
@@ -53,7 +70,7 @@ static enum mw_status read_loads(const char *path, int n_experts,
             (*out)[e] = ((struct load_row *)rows)[e].load;
         }
     }
-    return status;
+    return status == MW_OK ? check_loads(&csv, *out, err) : status;
 }
 
 static enum mw_status set_sizes(const struct mw_plan_args *a,
@@ -73,6 +90,13 @@ static enum mw_status set_sizes(const struct mw_plan_args *a,
         return mw_fail(err, MW_EUSAGE,
                        "--experts: over how many ranks? --fix ep=N, or a "
                        "layout in the scenario");
+    }
+    if (a->redundant > (long long)experts * (ep - 1)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--redundant: %lld; ep %d ranks have use for %lld, one "
+                       "of each of %d experts on every rank",
+                       a->redundant, ep, (long long)experts * (ep - 1),
+                       experts);
     }
     if ((experts + a->redundant) % ep != 0) {
         return mw_fail(err, MW_EUSAGE,

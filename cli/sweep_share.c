@@ -10,6 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool has_system(const struct mw_sweep_share *s, const char *system)
+{
+    for (int k = 0; k < s->n; k++) {
+        if (strcmp(s->budget[k].system, system) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum mw_status mw_sweep_share_parse(const char *text,
                                     struct mw_sweep_share *out,
                                     struct mw_err *err)
@@ -22,6 +32,10 @@ enum mw_status mw_sweep_share_parse(const char *text,
     for (int i = 0; i < n && status == MW_OK; i++) {
         long long gpus = 0;
 
+        if (has_system(out, pairs[i].key)) {
+            return mw_fail(err, MW_EUSAGE, "--share: %s is given twice",
+                           pairs[i].key);
+        }
         if (out->n == MW_COLUMN_KINDS_MAX) {
             return mw_fail(err, MW_EUSAGE, "--share: more than %d systems",
                            MW_COLUMN_KINDS_MAX);

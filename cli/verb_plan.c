@@ -195,6 +195,25 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
     return mw_cli_int("--top", arg, 1, 100000, &a->top, err);
 }
 
+/* One kind of answer, and no words that it would not hear. */
+static void check_set(const struct mw_plan_args *a, struct argp_state *state)
+{
+    int asked = (a->experts != NULL) + (a->front != 0) + (a->mixed != NULL) +
+                (a->why_not != NULL);
+
+    if (asked > 1) {
+        argp_error(state, "--experts, --mixed, --why-not and --pareto over "
+                          "gpus, cost or energy ask for different things; one "
+                          "at a time");
+    }
+    if (a->within_s > 0 && (a->front == 0 || !(a->job.tokens > 0))) {
+        argp_error(state, "--within needs --tokens and --pareto ...,gpus");
+    }
+    if (a->redundant > 0 && a->experts == NULL) {
+        argp_error(state, "--redundant needs --experts");
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct mw_plan_args *a = state->input;
@@ -254,6 +273,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "one scenario is planned at a time");
         }
         a->scenario = arg;
+        return 0;
+    case ARGP_KEY_END:
+        check_set(a, state);
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "which scenario?");

@@ -102,12 +102,26 @@ grep -q Subject e.lp || fail "no program was written"
 expect 2 "$mw" plan moe.yaml --experts loads.csv --redundant 3 --fix ep=4
 expect 2 "$mw" plan "$gpt" --experts loads.csv --fix ep=4
 expect 3 "$mw" plan moe.yaml --experts missing.csv --fix ep=4
+expect 2 "$mw" plan moe.yaml --experts loads.csv --redundant 1000000 --fix ep=4
+first_line "ep 4 ranks have use for 24"
+expect 2 "$mw" plan moe.yaml --redundant 4
+expect 2 "$mw" plan moe.yaml --experts loads.csv --fix ep=4 --why-not tp=2
+first_line "one at a time"
+sed 's/12/-12/' loads.csv >below.csv
+expect 3 "$mw" plan moe.yaml --experts below.csv --fix ep=4
+first_line "below\.csv:9: .*a load is not below 0"
+sed 's/[0-9].*/0/' loads.csv >idle.csv
+expect 3 "$mw" plan moe.yaml --experts idle.csv --fix ep=4
+first_line "idle\.csv: no expert has any load"
 
 # Plans that no other beats over numbers of nodes, and the whole job.
 expect 0 "$mw" plan "$llama" --pareto time,gpus,cost --tokens 1T --within 200 --json
 json "[p['nodes'] for p in o['front']] == [1, 2] and o['proved_optimal']"
 json "o['front'][0]['job']['time_s'] > o['front'][1]['job']['time_s'] and o['fewest_gpus_in_time'] in (8, 16)"
 expect 2 "$mw" plan "$llama" --pareto time
+expect 2 "$mw" plan "$llama" --within 200
+first_line "--within needs --tokens"
+expect 2 "$mw" plan "$llama" --within 200 --tokens 1T
 expect 2 "$mw" plan "$llama" --pareto time,money
 expect 2 "$mw" plan "$llama" --within soon
 expect 0 "$mw" plan "$llama" --tokens 300B --top 1 --json
@@ -184,6 +198,8 @@ expect 2 "$mw" sweep --share dgx-a100=128 --merge one.csv --minimise money
 expect 1 "$mw" sweep --share dgx-a100=32,dgx-h100=64 --merge one.csv --merge two.csv
 expect 2 "$mw" sweep --share dgx-a100=32
 expect 2 "$mw" sweep --share dgx-a100 --merge one.csv
+expect 2 "$mw" sweep --share dgx-a100=32,dgx-a100=64 --merge one.csv
+first_line "dgx-a100 is given twice"
 expect 2 "$mw" sweep
 for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5"; do
     expect 2 "$mw" sweep "$gpt" --vary "$bad"
