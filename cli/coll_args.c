@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "base/yaml.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,27 @@ bool coll_size_parse(const char *text, double *out)
     }
     *out = v;
     return v >= 1 && v <= 1e15;
+}
+
+double coll_next_size(const struct coll_args *a, double bytes)
+{
+    return fmax(bytes * a->factor, floor(bytes) + 1);
+}
+
+static void check_sizes(const struct coll_args *a, struct argp_state *state)
+{
+    int n = 0;
+
+    for (double bytes = a->min_bytes; bytes <= a->max_bytes;
+         bytes = coll_next_size(a, bytes)) {
+        if (++n > COLL_SIZES_MAX) {
+            argp_error(state,
+                       "--factor: %.9g from --min-bytes to --max-bytes is more "
+                       "than %d sizes",
+                       a->factor, (int)COLL_SIZES_MAX);
+            return;
+        }
+    }
 }
 
 /* "8", "64K", "1M", "2G" (binary, as nccl-tests has them), or with a unit. */
@@ -306,6 +328,7 @@ static void finish(struct coll_args *a, struct argp_state *state)
     if (a->max_bytes < a->min_bytes) {
         argp_error(state, "--max-bytes is below --min-bytes");
     }
+    check_sizes(a, state);
     if (a->concurrent && a->model != MW_COLL_EVENT) {
         argp_error(state, "--concurrent needs --model event");
     }

@@ -174,10 +174,9 @@ static enum mw_status run_sizes(const struct coll_args *a,
         gpu_of_rank[r] = mw_topology_first_gpu(topo, r / q->ranks_per_node) +
                          r % q->ranks_per_node;
     }
-    double bytes = a->min_bytes;
     enum mw_status s = MW_OK;
-    for (int i = 0; i < COLL_SIZES_MAX && bytes <= a->max_bytes && s == MW_OK;
-         i++) {
+    for (double bytes = a->min_bytes; bytes <= a->max_bytes && s == MW_OK;
+         bytes = coll_next_size(a, bytes)) {
         struct coll_row row = {.bytes = floor(bytes), .a.ratio = 1};
         struct mw_prog_run run = {.topo = topo,
                                   .gpu_of_rank = gpu_of_rank,
@@ -192,7 +191,6 @@ static enum mw_status run_sizes(const struct coll_args *a,
         row.a.busbw_Bps = row.a.algbw_Bps * mw_coll_bus_factor(q->op, n);
         row.a.source = "a program, message by message";
         mw_array_push(&rows->v, row);
-        bytes *= a->factor;
     }
     mw_free(gpu_of_rank);
     return s;

@@ -63,11 +63,10 @@ static enum mw_status sweep(struct mw_coll_world *world,
                             struct coll_rows *rows, struct mw_err *err)
 {
     enum mw_status s = MW_OK;
-    double bytes = a->min_bytes;
-    for (int i = 0; i < COLL_SIZES_MAX && bytes <= a->max_bytes && s == MW_OK;
-         i++) {
+
+    for (double bytes = a->min_bytes; bytes <= a->max_bytes && s == MW_OK;
+         bytes = coll_next_size(a, bytes)) {
         s = add_row(world, topo, a, q, floor(bytes), 0, rows, err);
-        bytes *= a->factor;
     }
     return s;
 }

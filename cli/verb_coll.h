@@ -81,6 +81,8 @@ enum mw_status coll_program(const struct coll_args *a,
                             const struct mw_topology *topo,
                             struct mw_coll_query *q, struct coll_rows *rows,
                             struct mw_err *err);
+/* The size that follows in a sweep: --factor times it, a byte more at least. */
+double coll_next_size(const struct coll_args *a, double bytes);
 /* "64K", "1GiB", "8" as bytes; false if it is none. */
 bool coll_size_parse(const char *text, double *out);
 

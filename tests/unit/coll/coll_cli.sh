@@ -87,6 +87,13 @@ expect 2 "$mw" coll --system dgx-h100 --engine vllm --nodes 2
 expect 2 "$mw" coll --system dgx-h100 --engine vlm
 first_line "--engine: 'vlm'"
 
+# No size twice, and no sweep that ends before --max-bytes.
+expect 0 "$mw" coll --system dgx-h100 --min-bytes 8 --max-bytes 16 \
+    --factor 1.01 --json
+json "[r['bytes'] for r in o['rows']] == list(range(8, 17))"
+expect 2 "$mw" coll --system dgx-h100 --factor 1.0000001
+first_line "--factor: 1.0000001 from --min-bytes to --max-bytes is more than 4096"
+
 expect 2 "$mw" coll --system dgx-h100 --model guess
 first_line "guess"
 expect 2 "$mw" coll --system dgx-h100 --env NCCL_ALGO=fast
