@@ -58,8 +58,8 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
         const struct mw_op *op = &ops.v[i];
 
         if (op->kind == MW_OP_COLL) {
-            add(s, op->dim, op->coll, n * mw_op_times(op), op->coll_bytes,
-                mw_step_op_group(p, op));
+            add(s, op->dim, op->coll, n * mw_op_times(op),
+                mw_step_coll_bytes(p, op), mw_step_op_group(p, op));
         }
     }
     mw_array_release(&ops);

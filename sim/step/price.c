@@ -97,6 +97,11 @@ static double once_per_node(const struct mw_step_price *p,
     return n * (1 - pow(1 - 1 / n, k)) / k;
 }
 
+double mw_step_coll_bytes(const struct mw_step_price *p, const struct mw_op *op)
+{
+    return op->coll_bytes * once_per_node(p, op);
+}
+
 /* The cores of a phase, while exchanges are added: how many windows there are
  * and what is left of each. */
 struct ring {
@@ -146,7 +151,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     bool is_coll = op->kind == MW_OP_COLL;
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
     int n = mw_op_times(op);
-    double coll_bytes = is_coll ? op->coll_bytes * once_per_node(p, op) : 0;
+    double coll_bytes = is_coll ? mw_step_coll_bytes(p, op) : 0;
     struct mw_cost cost =
         is_coll ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
                                mw_step_op_group(p, op), at->explain)
@@ -180,7 +185,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
         out->s[lane] += n * (op->is_ring ? 0 : stack->coll_gap_s);
         out->host_s += n * stack->host_coll_s;
     }
-    out->bytes[lane] += n * (is_coll ? op->coll_bytes : op->bytes);
+    out->bytes[lane] += n * (is_coll ? coll_bytes : op->bytes);
     out->flops += n * op->flops;
     out->counted_flops +=
         n * op->flops /

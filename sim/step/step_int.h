@@ -143,6 +143,10 @@ void mw_step_place_groups(struct mw_step_price *p,
 /* Whom an operator that is a collective joins. */
 const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
                                         const struct mw_op *op);
+/* Its buffer; less than the operator's where the stack sends a token once to
+ * each node that has experts of it. */
+double mw_step_coll_bytes(const struct mw_step_price *p,
+                          const struct mw_op *op);
 int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);

@@ -138,6 +138,37 @@ static void test_transfers(void **state)
     end(&w);
 }
 
+/* Copies for 8 of 32 experts on 4 nodes: each node's once, not each expert's,
+ * which is 4 (1 - (3/4)^8) of 8. */
+static void test_tokens_once_per_node(void **state)
+{
+    double bytes[2], time_s[2];
+
+    (void)state;
+    for (int once = 0; once < 2; once++) {
+        struct world w = {.db = step_hwdb()};
+        struct mw_layout l = layout(1, 1, 32);
+
+        l.ep = 32;
+        step_scenario_of(&w.s,
+                         "format: 1\nname: t\n"
+                         "model: {hidden: 1024, layers: 4, heads: 16, ffn: "
+                         "4096, vocab: 32768, moe: {experts: 32, top_k: 8, "
+                         "ffn: 512}}\n"
+                         "cluster: {system: dgx-a100, nodes: 4}\n"
+                         "workload: {seq: 512, global_batch: 64}\n");
+        step_ctx(&w.ctx, w.db, &w.s);
+        w.ctx.stack.sends_once = once != 0;
+        step_plan(&w.plan, &w.s, &l);
+        mw_step_ledger(&w.s, &w.plan, &w.ctx, 0, &w.ledger);
+        bytes[once] = find(&w, MW_DIM_EP, MW_ALL_TO_ALL).message_bytes;
+        time_s[once] = find(&w, MW_DIM_EP, MW_ALL_TO_ALL).time_s;
+        end(&w);
+    }
+    mw_assert_near(bytes[1] / bytes[0], 4 * (1 - pow(.75, 8)) / 8, 1e-12, 0);
+    assert_true(time_s[1] < time_s[0]);
+}
+
 /* ZeRO over 32: 0: gradients reduced; 1: scattered, parameters gathered; 2:
  * scattered per unit and micro-batch; 3: gathered twice as well. 64 / (32 x 2)
  * = 1 micro-batch; units: 16 layers, embedding, head. */
@@ -246,12 +277,14 @@ static void test_shares(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),
-                                       cmocka_unit_test(test_sequence_parallel),
-                                       cmocka_unit_test(test_transfers),
-                                       cmocka_unit_test(test_zero),
-                                       cmocka_unit_test(test_tied_copy),
-                                       cmocka_unit_test(test_shares)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tensor_parallel),
+        cmocka_unit_test(test_sequence_parallel),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_tokens_once_per_node),
+        cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_tied_copy),
+        cmocka_unit_test(test_shares)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
