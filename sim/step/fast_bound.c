@@ -160,11 +160,11 @@ static double tail_ps(const struct mw_step_price *p,
 {
     struct mw_tail tail;
     bool twin = is_twin(p, shape, d);
-    bool crosses = (twin || shape->n_routes == 2) &&
-                   mw_cost_stages_cross(p->layout, d, shape->n_stages - 1 - d,
-                                        p->ctx->domain_gpus);
+    bool crosses =
+        twin && mw_cost_stages_cross(p->layout, d, shape->n_stages - 1 - d,
+                                     p->ctx->domain_gpus);
 
-    mw_tail_of(p, n_units, twin, crosses, &tail);
+    mw_tail_of(p, d, n_units, twin, crosses, &tail);
     return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
                     tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
 }

@@ -70,28 +70,25 @@ bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
     return f->twin_first >= 0 && (d == f->twin_first || d == f->twin_last);
 }
 
-/* Of devices with the same units and the same way to their other half, one. */
+/* Of devices in a row with the same units, one, where none has a twin. */
 static void make_tails(struct mw_step_frame *f)
 {
     const struct mw_step_price *p = &f->price;
-    int last = f->n_devices - 1;
-    bool was_twin = false, did_cross = false;
+    bool was_twin = false;
 
     for (int d = 0; d < f->n_devices; d++) {
         bool is_twin = mw_step_frame_is_twin(f, d);
-        int other = is_twin ? f->twin_first + f->twin_last - d : last - d;
-        bool crosses =
-            (is_twin || p->n_copies > 1) &&
-            mw_cost_stages_cross(p->layout, d, other, p->ctx->domain_gpus);
+        int other = f->twin_first + f->twin_last - d;
+        bool crosses = is_twin && mw_cost_stages_cross(p->layout, d, other,
+                                                       p->ctx->domain_gpus);
 
-        if (d > 0 && is_twin == was_twin && crosses == did_cross &&
+        if (d > 0 && !is_twin && !was_twin && p->n_copies == 1 &&
             memcmp(f->units[d], f->units[d - 1], sizeof f->units[d]) == 0) {
             f->tail[d] = f->tail[d - 1];
         } else {
-            mw_tail_of(p, f->units[d], is_twin, crosses, &f->tail[d]);
+            mw_tail_of(p, d, f->units[d], is_twin, crosses, &f->tail[d]);
         }
         was_twin = is_twin;
-        did_cross = crosses;
     }
 }
 

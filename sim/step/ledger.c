@@ -75,20 +75,6 @@ static void add_replicas(struct sums *s, double n, const double params[2])
         &p->replica_group);
 }
 
-/* Ranks that share gradients of device d, with the other holder of its stages;
- * the middle of an odd number of devices holds both copies itself. */
-static struct mw_group sharers(const struct mw_step_price *p,
-                               const struct mw_group *group, int d)
-{
-    int twin = p->layout->pp - 1 - d;
-
-    return twin == d
-               ? *group
-               : mw_step_copies(p, *group,
-                                mw_cost_stages_cross(p->layout, d, twin,
-                                                     p->ctx->domain_gpus));
-}
-
 static void add_colls(struct sums *s, double n,
                       const struct mw_zero_colls *colls)
 {
@@ -107,8 +93,8 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     const double params[] = {p->size[unit].dense_params +
                                  mw_step_copy_params(p, unit),
                              p->size[unit].expert_params};
-    const struct mw_group groups[] = {sharers(p, &p->grad_group, 0),
-                                      sharers(p, &p->expert_group, 0)};
+    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
+                                      mw_step_sharers(p, p->expert_group, 0)};
     struct mw_zero_colls colls;
 
     mw_zero_unit_colls(p, unit, groups, &colls);
@@ -132,9 +118,9 @@ static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
 static void add_tail(struct sums *s, int d)
 {
     const struct mw_step_price *p = &s->f->price;
-    const struct mw_group groups[] = {sharers(p, &p->grad_group, d),
-                                      sharers(p, &p->expert_group, d)};
-    double params[] = {0, 0}, shared = 0;
+    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, d),
+                                      mw_step_sharers(p, p->expert_group, d)};
+    double params[] = {0, 0}, sent[2], shared = 0;
     struct mw_zero_colls colls;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
@@ -145,11 +131,13 @@ static void add_tail(struct sums *s, int d)
     if (mw_step_frame_is_twin(s->f, d) && s->f->units[d][MW_UNIT_HEAD] > 0) {
         params[0] += mw_step_tied_params(p);
     }
-    mw_zero_reduce_colls(p, params, groups, &colls);
+    sent[0] = params[0] / mw_step_copies_on(p, d);
+    sent[1] = params[1] / mw_step_copies_on(p, d);
+    mw_zero_reduce_colls(p, sent, groups, &colls);
     add_colls(s, 1, &colls);
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero == 1 || p->layout->zero == 2) {
-            add(s, MW_DIM_DP, MW_ALL_GATHER, 1, params[i] * p->weight_bytes,
+            add(s, MW_DIM_DP, MW_ALL_GATHER, 1, sent[i] * p->weight_bytes,
                 &groups[i]);
         }
     }

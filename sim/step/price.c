@@ -368,11 +368,8 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
                      mw_step_copy_bytes(p, unit);
     double overlap = p->ctx->stack.overlap_fsdp;
     double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
-    bool crosses = mw_cost_stages_cross(p->layout, 0, p->layout->pp - 1,
-                                        p->ctx->domain_gpus);
-    const struct mw_group groups[] = {
-        mw_step_copies(p, p->grad_group, crosses),
-        mw_step_copies(p, p->expert_group, crosses)};
+    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
+                                      mw_step_sharers(p, p->expert_group, 0)};
     struct mw_zero_colls colls;
 
     if (p->layout->zero < 2) {

@@ -177,10 +177,13 @@ static inline double mw_step_shared_grads(const struct mw_step_price *p,
 {
     return p->layout->zero >= 2 ? mw_step_share(p, shared, 0) : shared;
 }
-/* That group over all copies of the model; `crosses`: they are on different
- * nodes. */
-struct mw_group mw_step_copies(const struct mw_step_price *p,
-                               struct mw_group group, bool crosses);
+/* Ranks that share gradients of device d: that group, on two routes over both
+ * holders of its stages. The middle of an odd number of devices holds both
+ * copies itself. */
+struct mw_group mw_step_sharers(const struct mw_step_price *p,
+                                struct mw_group group, int d);
+/* How many copies of the same parameters device d holds. */
+int mw_step_copies_on(const struct mw_step_price *p, int d);
 /* Copies in the layout's schedule, by its name. */
 int mw_step_copies_of(const struct mw_layout *layout);
 /* Does a gradient leave before the weight gradients of its pass are computed?
@@ -271,9 +274,11 @@ void mw_host_wait(const double host_s[MW_PHASE_COUNT],
 /* Exposed seconds of a transfer of which `overlap` can hide behind window_s of
  * work: the rest, and what the window is too short for. */
 double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
-/* Parameters of a list of virtual stages on one device are given as units. */
-void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
-                bool has_tied_twin, bool twin_crosses, struct mw_tail *out);
+/* Parameters of a list of virtual stages on one device are given as units.
+ * twin_crosses: is the other holder of a tied embedding on another node? */
+void mw_tail_of(const struct mw_step_price *p, int device,
+                const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                bool twin_crosses, struct mw_tail *out);
 /* Seconds between two pipeline stages. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds, where

@@ -165,12 +165,24 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
                    gather_s);
 }
 
-struct mw_group mw_step_copies(const struct mw_step_price *p, struct mw_group g,
-                               bool crosses)
+int mw_step_copies_on(const struct mw_step_price *p, int d)
 {
-    g.n_ranks *= p->n_copies;
-    g.n_nodes *= crosses ? p->n_copies : 1;
-    g.ranks_per_node *= crosses ? 1 : p->n_copies;
+    return 2 * d == p->layout->pp - 1 ? p->n_copies : 1;
+}
+
+struct mw_group mw_step_sharers(const struct mw_step_price *p,
+                                struct mw_group g, int d)
+{
+    int copies = p->n_copies / mw_step_copies_on(p, d);
+
+    if (copies > 1) {
+        bool crosses = mw_cost_stages_cross(p->layout, d, p->layout->pp - 1 - d,
+                                            p->ctx->domain_gpus);
+
+        g.n_ranks *= copies;
+        g.n_nodes *= crosses ? copies : 1;
+        g.ranks_per_node *= crosses ? 1 : copies;
+    }
     return g;
 }
 
@@ -281,11 +293,11 @@ static double optimizer_s(const struct mw_step_price *p,
  * hides nothing of it. */
 static void reduce_gradients(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT],
-                             const struct owned *n,
+                             const struct owned *n, const struct owned *sent,
                              const struct mw_group groups[2],
                              struct mw_tail *out)
 {
-    const double params[] = {n->dense, n->expert};
+    const double params[] = {sent->dense, sent->expert};
     bool is_late = p->layout->grad_compression == MW_COMPRESS_ONEBIT;
     double overlap = is_late ? 0 : p->ctx->stack.overlap_reduce;
     double all_s, exposed_s;
@@ -305,18 +317,29 @@ static void reduce_gradients(const struct mw_step_price *p,
     }
 }
 
-void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
-                bool has_tied_twin, bool twin_crosses, struct mw_tail *out)
+/* One of several copies on the device: they are added up there first. */
+static struct owned once(const struct mw_step_price *p, int device,
+                         struct owned n)
+{
+    int copies = mw_step_copies_on(p, device);
+
+    return (struct owned){n.dense / copies, n.expert / copies, n.shared};
+}
+
+void mw_tail_of(const struct mw_step_price *p, int device,
+                const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                bool twin_crosses, struct mw_tail *out)
 {
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
+    const struct owned sent = once(p, device, n);
     const struct mw_group groups[] = {
-        mw_step_copies(p, p->grad_group, twin_crosses),
-        mw_step_copies(p, p->expert_group, twin_crosses)};
+        mw_step_sharers(p, p->grad_group, device),
+        mw_step_sharers(p, p->expert_group, device)};
 
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {
-        reduce_gradients(p, n_units, &n, groups, out);
+        reduce_gradients(p, n_units, &n, &sent, groups, out);
     }
     if (has_tied_twin) {
         struct mw_group pair = {2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
@@ -341,8 +364,8 @@ void mw_tail_of(const struct mw_step_price *p, const int n_units[MW_UNIT_COUNT],
     out->offload_ps =
         step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
-        out->gather_bytes = (n.dense + n.expert) * p->weight_bytes;
-        double all_s = both_groups_s(p, MW_ALL_GATHER, &n, p->weight_bytes,
+        out->gather_bytes = (sent.dense + sent.expert) * p->weight_bytes;
+        double all_s = both_groups_s(p, MW_ALL_GATHER, &sent, p->weight_bytes,
                                      &groups[0], &groups[1]);
         double exposed_s =
             mw_step_exposed_s(all_s, p->ctx->stack.overlap_gather,

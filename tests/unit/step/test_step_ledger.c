@@ -6,6 +6,7 @@
 #include "mw_test.h"
 
 #include "sim/step/ledger.h"
+#include "sim/step/step_int.h"
 #include "step_fixture.h"
 
 #include <math.h>
@@ -275,6 +276,84 @@ static void test_shares(void **state)
     end(&w);
 }
 
+/* What comes once a step, on every device: the ledger has the bytes of the tail
+ * that is priced and, where nothing hides it, its time; one route and two,
+ * where both holders of a stage reduce its gradients together. */
+static void test_ledger_is_the_tail(void **state)
+{
+    static const struct {
+        const char *schedule;
+        int tp, pp, vpp, dp;
+    } plans[] = {{"1f1b", 1, 4, 1, 8},
+                 {"interleaved-1f1b", 2, 4, 2, 4},
+                 {"dualpipe", 1, 4, 1, 4},
+                 {"dualpipe", 2, 8, 1, 2}};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct mw_layout l =
+            layout(plans[i / 2].tp, plans[i / 2].pp, plans[i / 2].dp);
+
+        l.schedule = plans[i / 2].schedule;
+        l.vpp = plans[i / 2].vpp;
+        l.micro_batch = 1;
+        l.zero = i % 2;
+        for (int d = 0; d < l.pp; d++) {
+            struct mw_step_frame frame;
+            struct world w;
+
+            begin(&w, &l, d);
+            mw_step_frame_init(&frame, &w.s, &w.plan.layout, w.plan.layers,
+                               &w.plan.schedule, &w.ctx, true, NULL);
+            struct mw_ledger_row reduce = find(
+                &w, MW_DIM_DP, l.zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER);
+            struct mw_ledger_row gather = find(&w, MW_DIM_DP, MW_ALL_GATHER);
+            const struct mw_tail *tail = &frame.tail[d];
+
+            assert_true(reduce.message_bytes > 0);
+            mw_assert_near(reduce.message_bytes, tail->reduce_bytes, 1e-12, 0);
+            mw_assert_near(reduce.time_s, mw_time_to_s(tail->reduce_ps), 0,
+                           2e-12);
+            mw_assert_near(gather.message_bytes, tail->gather_bytes, 1e-12, 0);
+            mw_assert_near(gather.time_s, mw_time_to_s(tail->gather_ps), 0,
+                           2e-12);
+            assert_int_equal(reduce.n_ranks, l.dp * frame.price.n_copies);
+            assert_int_equal(frame.price.n_copies, i >= 4 ? 2 : 1);
+            mw_assert_near(find(&w, MW_DIM_PP, MW_ALL_REDUCE).message_bytes,
+                           tail->embedding_bytes, 1e-12, 0);
+            mw_step_frame_release(&frame);
+            end(&w);
+        }
+    }
+}
+
+/* In the middle of an odd number of devices both copies are on one: they are
+ * added up there, and nobody else joins. */
+static void test_middle_device(void **state)
+{
+    struct mw_layout l = layout(1, 3, 8);
+    struct mw_step_price p;
+    struct world w;
+
+    (void)state;
+    begin(&w, &l, 0);
+    mw_step_price_begin(&p, &w.s, &l, &w.ctx);
+    p.n_copies = 2;
+    assert_int_equal(mw_step_sharers(&p, p.grad_group, 0).n_ranks, 16);
+    assert_int_equal(mw_step_sharers(&p, p.grad_group, 1).n_ranks, 8);
+    assert_int_equal(mw_step_copies_on(&p, 1), 2);
+    struct mw_tail end_tail, middle;
+    const int once[MW_UNIT_COUNT] = {[MW_UNIT_DENSE] = 2};
+    const int twice[MW_UNIT_COUNT] = {[MW_UNIT_DENSE] = 4};
+
+    mw_step_price_units(&p, NULL);
+    mw_tail_of(&p, 0, once, false, false, &end_tail);
+    mw_tail_of(&p, 1, twice, false, false, &middle);
+    mw_assert_near(middle.reduce_bytes, end_tail.reduce_bytes, 1e-12, 0);
+    assert_true(middle.reduce_ps < end_tail.reduce_ps);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,7 +363,9 @@ int main(void)
         cmocka_unit_test(test_tokens_once_per_node),
         cmocka_unit_test(test_zero),
         cmocka_unit_test(test_tied_copy),
-        cmocka_unit_test(test_shares)};
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_ledger_is_the_tail),
+        cmocka_unit_test(test_middle_device)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
