@@ -78,13 +78,20 @@ enum mw_field_type {
     MW_F_ENUM,     /* int; one of .enums, any case */
     MW_F_FLAGS,    /* int; a sequence of words of .enums, or one: their values
                       are bits, which are put together */
-    MW_F_INT_LIST, /* struct mw_int_list: a sequence of integers */
+    MW_F_INT_LIST, /* struct mw_int_list: a sequence of integers, or of words
+                      of .enums */
+    MW_F_NUM_LIST, /* struct mw_num_list: a sequence of pure numbers */
     MW_F_MAP,      /* nested struct at offset bound with .sub */
     MW_F_NODE      /* struct mw_node *: kept for the caller to read */
 };
 
 struct mw_int_list {
     const int64_t *v;
+    size_t n;
+};
+
+struct mw_num_list {
+    const double *v;
     size_t n;
 };
 

@@ -241,21 +241,69 @@ static enum mw_status bind_flags(struct target t, struct mw_node *node)
     return MW_OK;
 }
 
+/* A field of one item of a list, bound to *at. */
+static struct target item_of(struct target t, struct mw_field *field,
+                             enum mw_field_type type, void *at)
+{
+    *field = *t.field;
+    field->type = type;
+    t.field = field;
+    t.at = at;
+    return t;
+}
+
 static enum mw_status bind_int_list(struct target t, struct mw_node *node)
 {
+    bool is_words = t.field->enums != NULL;
+
     if (node->kind != MW_NODE_SEQ) {
-        return fail_type(node, t.field->key, "a list of integers, [1, 2]",
+        return fail_type(node, t.field->key,
+                         is_words ? "a list of words, [a, b]"
+                                  : "a list of integers, [1, 2]",
                          t.err);
     }
     enum mw_status st = MW_OK;
     int64_t *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
     for (size_t i = 0; i < node->n; i++) {
-        if (read_int(t, node->u.items[i], "a list of integers", &v[i]) !=
-            MW_OK) {
+        struct mw_field field;
+        int word = 0;
+        enum mw_status of_item =
+            is_words
+                ? bind_enum(item_of(t, &field, MW_F_ENUM, &word),
+                            node->u.items[i])
+                : read_int(t, node->u.items[i], "a list of integers", &v[i]);
+
+        if (is_words) {
+            v[i] = word;
+        }
+        if (of_item != MW_OK) {
             st = MW_EINPUT;
         }
     }
     struct mw_int_list list = {.v = v, .n = node->n};
+    if (st == MW_OK) {
+        memcpy(t.at, &list, sizeof list);
+    }
+    return st;
+}
+
+static enum mw_status bind_num_list(struct target t, struct mw_node *node)
+{
+    if (node->kind != MW_NODE_SEQ) {
+        return fail_type(node, t.field->key, "a list of numbers, [0, 0.5]",
+                         t.err);
+    }
+    enum mw_status st = MW_OK;
+    double *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
+    for (size_t i = 0; i < node->n; i++) {
+        struct mw_field field;
+
+        if (bind_num(item_of(t, &field, MW_F_NUM, &v[i]), node->u.items[i]) !=
+            MW_OK) {
+            st = MW_EINPUT;
+        }
+    }
+    struct mw_num_list list = {.v = v, .n = node->n};
     if (st == MW_OK) {
         memcpy(t.at, &list, sizeof list);
     }
@@ -283,6 +331,8 @@ static enum mw_status bind_value(struct target t, struct mw_node *node)
         return bind_flags(t, node);
     case MW_F_INT_LIST:
         return bind_int_list(t, node);
+    case MW_F_NUM_LIST:
+        return bind_num_list(t, node);
     case MW_F_MAP:
         return mw_yaml_bind(node, t.field->sub, t.at, t.arena, t.err);
     case MW_F_NODE:

@@ -168,6 +168,8 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     set_modules(o, l->recompute_modules);
     mw_json_set_str(o, "grad_compression",
                     mw_grad_compression_name(l->grad_compression));
+    mw_json_set_str(o, "dtype", mw_dtype_choice_name(l->dtype));
+    mw_json_set_str(o, "grad_dtype", mw_dtype_choice_name(l->grad_dtype));
     mw_json_set_str(o, "offload_nvme", mw_offload_nvme_name(l->offload_nvme));
     mw_json_set_real(o, "offload_optimizer", l->offload_optimizer);
     mw_json_set_real(o, "offload_weights", l->offload_weights);

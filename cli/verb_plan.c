@@ -40,7 +40,8 @@ static const struct argp_option options[] = {
     {"output", 'o', "PLAN", 0, "Write the best plan to this file", 0},
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
-     "schedule order cp_form cp_inner dp_shard reshard grad_compression "
+     "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
+     "grad_compression recompute_layers "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
@@ -51,7 +52,11 @@ static const struct argp_option options[] = {
      "Also enumerate: cp_form (gathers, ring, all-to-all), dp_shard (ZeRO "
      "within "
      "groups of replicas), reshard (ZeRO-3 that keeps gathered weights), "
-     "offload, recompute_layers (so many of each stage); or all",
+     "offload, recompute_layers (so many of each stage), cp_inner "
+     "(all-to-alls inside a ring); or all of these; by name alone: dtype "
+     "(FP8), "
+     "grad_dtype (fp32, 16 bits), grad_compression. Lists in the scenario's "
+     "limits do the same",
      0},
     {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,
      "Compare the best with the best that has these values, or with the "

@@ -44,6 +44,8 @@ static double hfu(const struct mw_step_result *r)
 static void print_rates(const struct mw_sim_view *v)
 {
     const struct mw_step_result *r = v->result;
+    enum mw_dtype dtype =
+        mw_work_dtype(&v->plan->layout, &v->scenario->workload);
     char text[MW_FMT_MAX];
 
     printf("\nstep time               %s\n",
@@ -56,9 +58,8 @@ static void print_rates(const struct mw_sim_view *v)
            r->hardware_tflops_per_gpu);
     printf("MFU                     %.1f %% (HFU %.1f %%) of %s in %s\n",
            100 * r->mfu, 100 * hfu(r),
-           mw_fmt_flops(mw_cost_peak_flops(v->ctx, v->scenario->workload.dtype),
-                        text),
-           mw_dtype_name(v->scenario->workload.dtype));
+           mw_fmt_flops(mw_cost_peak_flops(v->ctx, dtype), text),
+           mw_dtype_name(dtype));
 }
 
 static void print_breakdown(const struct mw_step_result *r)

@@ -86,6 +86,11 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "offload of weights and activations",
                      "plan with offload_optimizer alone");
     }
+    if (l->dtype != MW_DTYPE_OF_WORKLOAD ||
+        l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
+        return lacks(err, "types of the layout's own",
+                     "set the workload's dtype and grad_dtype");
+    }
     if (l->offload_nvme != MW_NVME_NONE) {
         return lacks(err, "offload to drives", "plan without offload_nvme");
     }

@@ -68,12 +68,32 @@ static const char *flags_text(struct mw_arena *arena,
 }
 
 static const char *list_text(struct mw_arena *arena,
-                             const struct mw_int_list *list)
+                             const struct mw_int_list *list,
+                             const struct mw_enum *enums)
 {
     struct mw_str text = {NULL, 0, 0};
 
     for (size_t i = 0; i < list->n; i++) {
-        mw_str_addf(&text, "%s%lld", i > 0 ? " " : "", (long long)list->v[i]);
+        mw_str_add(&text, i > 0 ? " " : "");
+        if (enums != NULL) {
+            mw_str_add(&text, enum_name(enums, (int)list->v[i]));
+        } else {
+            mw_str_addf(&text, "%lld", (long long)list->v[i]);
+        }
+    }
+    const char *out = mw_arena_strdup(arena, text.s != NULL ? text.s : "");
+
+    mw_str_release(&text);
+    return out;
+}
+
+static const char *num_list_text(struct mw_arena *arena,
+                                 const struct mw_num_list *list)
+{
+    struct mw_str text = {NULL, 0, 0};
+
+    for (size_t i = 0; i < list->n; i++) {
+        mw_str_addf(&text, "%s%g", i > 0 ? " " : "", list->v[i]);
     }
     const char *out = mw_arena_strdup(arena, text.s != NULL ? text.s : "");
 
@@ -106,7 +126,9 @@ static const char *value_text(struct mw_arena *arena, const struct mw_field *f,
     case MW_F_QTY:
         return mw_arena_printf(arena, "%.12g", *(const double *)at);
     case MW_F_INT_LIST:
-        return list_text(arena, at);
+        return list_text(arena, at, f->enums);
+    case MW_F_NUM_LIST:
+        return num_list_text(arena, at);
     case MW_F_MAP:
     case MW_F_NODE:
         break;

@@ -18,6 +18,8 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .recompute_layers = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
+                                    .dtype = -1,
+                                    .grad_dtype = -1,
                                     .offload_optimizer = -1,
                                     .offload_weights = -1,
                                     .offload_activations = -1};
@@ -88,6 +90,10 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"reshard", MW_FREE_RESHARD},
         {"offload", MW_FREE_OFFLOAD},
         {"recompute_layers", MW_FREE_RECOMPUTE_LAYERS},
+        {"cp_inner", MW_FREE_CP_INNER},
+        {"dtype", MW_FREE_DTYPE},
+        {"grad_dtype", MW_FREE_GRAD_DTYPE},
+        {"grad_compression", MW_FREE_COMPRESSION},
         {"all", MW_FREE_ALL},
         {NULL, 0}};
 
@@ -101,7 +107,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         if (!e->name) {
             return mw_fail(err, MW_EUSAGE,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
-                           "reshard, offload, recompute_layers, all",
+                           "reshard, offload, recompute_layers, cp_inner, "
+                           "dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
         opts->free |= (unsigned)e->value;
@@ -158,6 +165,13 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return fix_word(key, mw_grad_compression_enums, value,
                         &opts->grad_compression, err);
     }
+    if (strcmp(key, "dtype") == 0) {
+        return fix_word(key, mw_dtype_choice_enums, value, &opts->dtype, err);
+    }
+    if (strcmp(key, "grad_dtype") == 0) {
+        return fix_word(key, mw_dtype_choice_enums, value, &opts->grad_dtype,
+                        err);
+    }
     if (strcmp(key, "offload_nvme") == 0) {
         return fix_word(key, mw_offload_nvme_enums, value, &opts->offload_nvme,
                         err);
@@ -195,7 +209,8 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         err, MW_EUSAGE,
         "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
-        "cp_form, cp_inner, dp_shard, reshard, grad_compression, "
+        "cp_form, cp_inner, dp_shard, reshard, dtype, grad_dtype, "
+        "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers",
         key);

@@ -22,7 +22,8 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules)
+    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
+    X(grad_dtype) X(own_types)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -74,6 +75,10 @@ static const struct mw_rule rules[] = {
      "dtype == 'fp8' -> seq * micro_batch % (16 * cp * (sp * tp + !sp)) == 0",
      "FP8 needs token rows in multiples of 16 on each rank",
      "Transformer Engine, shapes of FP8 GEMMs"},
+    {"megatron_grad_dtype", MEG,
+     "(grad_dtype == 'fp16' -> dtype == 'fp16') && (grad_dtype == 'bf16' -> dtype != 'fp16')",
+     "gradients are summed in fp32 or in 16 bits of the kind that is computed in",
+     "Megatron-LM megatron/training/arguments.py, --grad-reduce-in-bf16"},
     {"megatron_optimizers", MEG,
      "dp_shard > 0 -> ranks / (etp * ep * pp) % (dp / dp_shard) == 0",
      "dp_shard {dp_shard} of dp {dp} makes groups that the experts' replicas do not divide into",
@@ -120,6 +125,8 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_recompute_modules", MDS, "recompute_modules == 0", "whole layers are recomputed, no modules of them",
      "Megatron-DeepSpeed megatron/model/transformer.py"},
+    {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
+     "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
      "DeepSpeed deepspeed/runtime/zero/mics.py"},
     {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
@@ -175,6 +182,8 @@ static const struct mw_rule rules[] = {
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
+    {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
+     "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_cp_inner", TT, "cp_inner <= 1", "context parallelism gathers or rotates keys and values",
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
@@ -203,12 +212,15 @@ static const struct mw_rule rules[] = {
     {"nanotron_recompute_modules", NANO, "recompute_modules == 0", "whole layers are recomputed, no modules of them", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_recompute_layers", NANO, "recompute_layers == 0", "all layers are recomputed or none", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
+    {"nanotron_dtype", NANO, "dtype != 'fp8' && dtype != 'fp4'", "no key of the configuration asks for 8 bits",
+     "Nanotron src/nanotron/config/config.py (src/nanotron/fp8 is not wired to one)"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
     {"nanotron_compression", NANO, "!grad_compression", "gradients go whole", "Nanotron src/nanotron/optim/gradient_accumulator.py"},
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
     {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
+    {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
@@ -378,7 +390,10 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_vocab] = m->vocab;
     v[V_seq] = w->seq;
     v[V_batch] = w->global_batch;
-    v[V_dtype] = ID_DTYPE + (int64_t)w->dtype;
+    v[V_dtype] = ID_DTYPE + (int64_t)mw_work_dtype(l, w);
+    v[V_grad_dtype] = ID_DTYPE + (int64_t)mw_work_grad_dtype(l, w);
+    v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
+                     l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
     v[V_tied] = m->tied;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;
     v[V_node] = set->ctx->gpus_per_node;

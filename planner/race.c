@@ -169,8 +169,9 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
            a->dp_shard == b->dp_shard && a->reshard == b->reshard &&
-           a->grad_compression == b->grad_compression &&
-           a->cp_inner == b->cp_inner && a->offload_nvme == b->offload_nvme &&
+           a->grad_compression == b->grad_compression && a->dtype == b->dtype &&
+           a->grad_dtype == b->grad_dtype && a->cp_inner == b->cp_inner &&
+           a->offload_nvme == b->offload_nvme &&
            same_part(a->offload_optimizer, b->offload_optimizer) &&
            same_part(a->offload_weights, b->offload_weights) &&
            same_part(a->offload_activations, b->offload_activations);

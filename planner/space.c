@@ -110,26 +110,120 @@ static bool is_freed(const struct mw_space *s, enum mw_free_dim dim)
     return !s->ctx->gpu->is_cpu && (s->opts->free & (unsigned)dim) != 0;
 }
 
-/* All or nothing of each, in the order of what costs least. */
+/* Parts of one thing in the host's memory: the one asked for, those that the
+ * limits list, or nothing, and where asked for all. */
+static int parts_of(const struct mw_space *s, double fixed,
+                    const struct mw_num_list *listed, double out[MW_PARTS_MAX])
+{
+    int n = 0;
+
+    if (fixed >= 0) {
+        out[n++] = fixed;
+        return n;
+    }
+    MW_ASSERT(listed->n <= MW_PARTS_MAX, "%zu parts", listed->n);
+    for (size_t i = 0; i < listed->n; i++) {
+        out[n++] = listed->v[i];
+    }
+    if (listed->n == 0) {
+        out[n++] = 0;
+        if (is_freed(s, MW_FREE_OFFLOAD)) {
+            out[n++] = 1;
+        }
+    }
+    return n;
+}
+
+/* Every combination, the optimizer's part fastest. */
 static void find_offloads(struct mw_space *s)
 {
-    const double fixed[3] = {s->opts->offload_optimizer,
-                             s->opts->offload_weights,
-                             s->opts->offload_activations};
+    const struct mw_limits *l = &s->scenario->limits;
+    double part[3][MW_PARTS_MAX];
+    const int n[3] = {
+        parts_of(s, s->opts->offload_optimizer, &l->offload_optimizer, part[0]),
+        parts_of(s, s->opts->offload_weights, &l->offload_weights, part[1]),
+        parts_of(s, s->opts->offload_activations, &l->offload_activations,
+                 part[2])};
 
-    for (int i = 0; i < MW_SPACE_OFFLOADS; i++) {
-        double part[3];
-        bool is_taken = true;
+    for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
+        double *out = s->offload[s->n_offloads++];
 
-        for (int k = 0; k < 3; k++) {
-            int bit = i >> k & 1;
+        out[0] = part[0][i % n[0]];
+        out[1] = part[1][i / n[0] % n[1]];
+        out[2] = part[2][i / n[0] / n[1]];
+    }
+}
 
-            part[k] = fixed[k] >= 0 ? fixed[k] : bit;
-            is_taken = is_taken &&
-                       (!bit || (fixed[k] < 0 && is_freed(s, MW_FREE_OFFLOAD)));
+static bool is_listed(const struct mw_int_list *list, int value)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->v[i] == value) {
+            return true;
         }
+    }
+    return false;
+}
+
+/* Types, each once: a layout that names the workload's own is another spelling
+ * of one that names none. `more` are those that --free adds. */
+static int find_types(const struct mw_space *s, int fixed, enum mw_dtype own,
+                      const struct mw_int_list *listed, unsigned more,
+                      int out[MW_SPACE_TYPES])
+{
+    int n = 0;
+
+    if (fixed >= 0) {
+        out[n++] = fixed == 1 + (int)own ? MW_DTYPE_OF_WORKLOAD : fixed;
+        return n;
+    }
+    if (listed->n == 0 || is_listed(listed, (int)own)) {
+        out[n++] = MW_DTYPE_OF_WORKLOAD;
+    }
+    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
+        bool is_more =
+            listed->n == 0 && !s->ctx->gpu->is_cpu && (more & 1U << d) != 0;
+
+        if (d != (int)own && (is_more || is_listed(listed, d))) {
+            out[n++] = 1 + d;
+        }
+    }
+    return n;
+}
+
+/* FP8 where the device has it, of 16-bit work; 16-bit sums or fp32 ones. */
+static void find_precision(struct mw_space *s)
+{
+    const struct mw_workload *w = &s->scenario->workload;
+    bool is_short = w->dtype == MW_BF16 || w->dtype == MW_FP16;
+    unsigned fp8 = is_freed(s, MW_FREE_DTYPE) && is_short &&
+                           s->ctx->gpu->peak_flops[MW_FP8] > 0
+                       ? 1U << MW_FP8
+                       : 0;
+    unsigned sums =
+        is_freed(s, MW_FREE_GRAD_DTYPE)
+            ? 1U << MW_FP32 | 1U << (w->dtype == MW_FP16 ? MW_FP16 : MW_BF16)
+            : 0;
+
+    s->n_dtypes = find_types(s, s->opts->dtype, w->dtype,
+                             &s->scenario->limits.dtype, fp8, s->dtype);
+    s->n_grad_dtypes =
+        find_types(s, s->opts->grad_dtype, w->grad_dtype,
+                   &s->scenario->limits.grad_dtype, sums, s->grad_dtype);
+}
+
+static void find_compressions(struct mw_space *s)
+{
+    const struct mw_int_list *listed = &s->scenario->limits.grad_compression;
+    int fixed = s->opts->grad_compression;
+
+    for (int c = MW_COMPRESS_NONE; c <= MW_COMPRESS_ZEROPP; c++) {
+        bool is_taken = fixed >= 0      ? c == fixed
+                        : listed->n > 0 ? is_listed(listed, c)
+                                        : c == MW_COMPRESS_NONE ||
+                                              is_freed(s, MW_FREE_COMPRESSION);
+
         if (is_taken) {
-            memcpy(s->offload[s->n_offloads++], part, sizeof part);
+            s->compression[s->n_compressions++] = (enum mw_grad_compression)c;
         }
     }
 }
@@ -151,6 +245,8 @@ static void find_rare(struct mw_space *s)
         }
     }
     find_offloads(s);
+    find_precision(s);
+    find_compressions(s);
 }
 
 static void find_inner(struct mw_space *s)

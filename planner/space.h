@@ -18,7 +18,8 @@ enum {
     MW_SPACE_ORDERS_MAX = 24,
     MW_SPACE_ORDER_TEXT = 16,
     MW_SPACE_VPP_MAX = 64,
-    MW_SPACE_OFFLOADS = 8,
+    MW_SPACE_OFFLOADS = MW_PARTS_MAX * MW_PARTS_MAX * MW_PARTS_MAX,
+    MW_SPACE_TYPES = MW_DTYPE_COUNT + 1,
     MW_SPACE_SHARDS_MAX = 64 /* divisors of dp */
 };
 
@@ -44,6 +45,10 @@ struct mw_space {
     int n_cp_forms;
     bool reshard[2];
     int n_reshard;
+    int dtype[MW_SPACE_TYPES], n_dtypes; /* as in mw_layout */
+    int grad_dtype[MW_SPACE_TYPES], n_grad_dtypes;
+    enum mw_grad_compression compression[3];
+    int n_compressions;
     /* Parts in the host's memory: of optimizer, weights, activations. */
     double offload[MW_SPACE_OFFLOADS][3];
     int n_offloads;

@@ -20,8 +20,32 @@ static bool list_allows(const struct mw_int_list *list, int value)
     return is_allowed;
 }
 
+static bool parts_allow(const struct mw_num_list *list, double part)
+{
+    bool is_allowed = list->n == 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        is_allowed = is_allowed || !(list->v[i] < part || list->v[i] > part);
+    }
+    return is_allowed;
+}
+
 /* ---- one item --------------------------------------------------------------
  */
+/* What the limits list of types, compression and offload. */
+static bool allows_rare(const struct mw_space *s, const struct mw_layout *l)
+{
+    const struct mw_limits *limits = &s->scenario->limits;
+    const struct mw_workload *w = &s->scenario->workload;
+
+    return list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
+           list_allows(&limits->grad_dtype, (int)mw_work_grad_dtype(l, w)) &&
+           list_allows(&limits->grad_compression, (int)l->grad_compression) &&
+           parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
+           parts_allow(&limits->offload_weights, l->offload_weights) &&
+           parts_allow(&limits->offload_activations, l->offload_activations);
+}
+
 /* The scenario's own limits: rule name, or NULL when they allow it. */
 static const char *limit_rule(const struct mw_space *s,
                               const struct mw_layout *l)
@@ -32,12 +56,17 @@ static const char *limit_rule(const struct mw_space *s,
     if (l->tp > max_tp) {
         return "tp_node";
     }
+    if (!(s->ctx->gpu->peak_flops[mw_work_dtype(l, &s->scenario->workload)] >
+          0)) {
+        return "dtype_rate";
+    }
     return list_allows(&limits->tp, l->tp) && list_allows(&limits->pp, l->pp) &&
                    list_allows(&limits->dp, l->dp) &&
                    list_allows(&limits->cp, l->cp) &&
                    list_allows(&limits->ep, l->ep) &&
                    list_allows(&limits->vpp, l->vpp) &&
-                   list_allows(&limits->micro_batch, l->micro_batch)
+                   list_allows(&limits->micro_batch, l->micro_batch) &&
+                   (l->cp == 1 || list_allows(&limits->cp_inner, l->cp_inner))
                ? NULL
                : "limits";
 }
@@ -95,8 +124,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
         drop(w, rule, layout, 1);
         return;
     }
-    if (broken) {
-        drop(w, broken->id, layout, 1);
+    if (broken || !allows_rare(w->s, layout)) {
+        drop(w, broken ? broken->id : "limits", layout, 1);
         return;
     }
     w->tally->enumerated++;
@@ -156,7 +185,29 @@ static uint64_t walk_recomputed(struct walk *w, struct mw_layout layout,
     return n;
 }
 
-/* Groups of replicas, resharding, offload: mostly one way each. */
+/* Compression of gradients and offload: mostly one way each. */
+static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
+                                bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int c = 0; c < s->n_compressions; c++) {
+        if (c > 0 && layout.dp * layout.cp == 1) {
+            break; /* nothing is sent */
+        }
+        layout.grad_compression = s->compression[c];
+        for (int o = 0; o < s->n_offloads; o++) {
+            layout.offload_optimizer = s->offload[o][0];
+            layout.offload_weights = s->offload[o][1];
+            layout.offload_activations = s->offload[o][2];
+            n += walk_recomputed(w, layout, only_count);
+        }
+    }
+    return n;
+}
+
+/* Groups of replicas and resharding. */
 static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                           bool only_count)
 {
@@ -165,10 +216,6 @@ static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
     bool is_fixed_reshard = s->opts->reshard >= 0;
     uint64_t n = 0;
 
-    layout.grad_compression =
-        s->opts->grad_compression > 0
-            ? (enum mw_grad_compression)s->opts->grad_compression
-            : MW_COMPRESS_NONE;
     layout.offload_nvme = s->opts->offload_nvme > 0
                               ? (enum mw_offload_nvme)s->opts->offload_nvme
                               : MW_NVME_NONE;
@@ -182,12 +229,7 @@ static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                 break;
             }
             layout.reshard = s->reshard[r];
-            for (int o = 0; o < s->n_offloads; o++) {
-                layout.offload_optimizer = s->offload[o][0];
-                layout.offload_weights = s->offload[o][1];
-                layout.offload_activations = s->offload[o][2];
-                n += walk_recomputed(w, layout, only_count);
-            }
+            n += walk_compressed(w, layout, only_count);
         }
     }
     return n;
@@ -302,6 +344,52 @@ static void find_shards(struct walk *w, const struct mw_layout *l)
     }
 }
 
+static void walk_types(struct walk *w, struct mw_layout layout)
+{
+    for (int d = 0; d < w->s->n_dtypes; d++) {
+        layout.dtype = w->s->dtype[d];
+        for (int g = 0; g < w->s->n_grad_dtypes; g++) {
+            layout.grad_dtype = w->s->grad_dtype[g];
+            walk_chunks(w, layout);
+        }
+    }
+}
+
+/* Is it enumerated how many ranks of a cp group deal out heads? */
+static bool takes_inner(const struct walk *w, const struct mw_layout *l,
+                        int inner)
+{
+    const struct mw_space *s = w->s;
+    const struct mw_int_list *listed = &s->scenario->limits.cp_inner;
+    bool is_free = !s->ctx->gpu->is_cpu && w->how == MW_WALK_ALL &&
+                   (s->opts->free & MW_FREE_CP_INNER) != 0;
+
+    if (s->opts->cp_inner > 0) {
+        return inner == s->opts->cp_inner;
+    }
+    return l->cp % inner == 0 &&
+           (inner == 1 || ((is_free || listed->n > 0) && inner < l->cp &&
+                           l->cp_form != MW_CP_A2A)) &&
+           (l->cp == 1 || list_allows(listed, inner));
+}
+
+/* Forms of context parallelism, and all-to-alls inside them. */
+static void walk_context(struct walk *w, struct mw_layout layout)
+{
+    for (int c = 0; c < w->s->n_cp_forms; c++) {
+        if (layout.cp == 1 && c > 0) {
+            break;
+        }
+        layout.cp_form = w->s->cp_form[c];
+        for (int i = 1; i <= layout.cp || i <= w->s->opts->cp_inner; i++) {
+            if (takes_inner(w, &layout, i)) {
+                layout.cp_inner = i;
+                walk_types(w, layout);
+            }
+        }
+    }
+}
+
 void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
                    struct mw_tally *tally, mw_leaf_fn leaf, void *arg)
 {
@@ -327,15 +415,7 @@ void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
                 continue;
             }
             layout.sp = space->sp[k] && (layout.tp > 1 || space->opts->sp > 0);
-            for (int c = 0; c < space->n_cp_forms; c++) {
-                if (layout.cp == 1 && c > 0) {
-                    break;
-                }
-                layout.cp_form = space->cp_form[c];
-                layout.cp_inner =
-                    space->opts->cp_inner > 1 ? space->opts->cp_inner : 1;
-                walk_chunks(&w, layout);
-            }
+            walk_context(&w, layout);
         }
     }
 }
@@ -350,6 +430,15 @@ const char *mw_space_forbids(const struct mw_space *space,
     const struct mw_rule *row;
 
     text = text ? text : buf;
+    if (!rule && !allows_rare(space, layout)) {
+        rule = "limits";
+    }
+    if (rule && strcmp(rule, "dtype_rate") == 0) {
+        snprintf(
+            text, MW_PLAN_TEXT_MAX, "%s has no %s rate", space->ctx->gpu->slug,
+            mw_dtype_name(mw_work_dtype(layout, &space->scenario->workload)));
+        return rule;
+    }
     if (rule && strcmp(rule, "tp_node") == 0) {
         snprintf(text, MW_PLAN_TEXT_MAX,
                  "tp %d crosses nodes of %d ranks; limits.max_tp allows it",

@@ -64,6 +64,13 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", grad_compression %s",
                     mw_grad_compression_name(l->grad_compression));
     }
+    if (l->dtype != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(&text, ", %s", mw_dtype_choice_name(l->dtype));
+    }
+    if (l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(&text, ", gradients %s",
+                    mw_dtype_choice_name(l->grad_dtype));
+    }
     if (l->recompute_layers > 0) {
         mw_str_addf(&text, ", %d layers recomputed", l->recompute_layers);
     }

@@ -149,6 +149,16 @@ enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
                        "for; megatron-core, torchtitan or nanotron",
                        name);
     }
+    struct mw_scenario scenario = *in->scenario;
+    struct mw_export_in resolved = *in;
+
+    /* Files say types as such, whoever chose them. */
+    scenario.workload.dtype =
+        mw_work_dtype(&in->plan->layout, &in->scenario->workload);
+    scenario.workload.grad_dtype =
+        mw_work_grad_dtype(&in->plan->layout, &in->scenario->workload);
+    resolved.scenario = &scenario;
+    in = &resolved;
     enum mw_status status = check_plan(in, err);
 
     status = status == MW_OK ? check_rules(in, targets[i].to.framework, err)

@@ -16,6 +16,16 @@ const struct mw_enum mw_dtype_enums[] = {
     {"fp32", MW_FP32}, {"tf32", MW_TF32}, {"bf16", MW_BF16}, {"fp16", MW_FP16},
     {"fp8", MW_FP8},   {"fp4", MW_FP4},   {NULL, 0}};
 
+const struct mw_enum mw_dtype_choice_enums[] = {
+    {"workload", MW_DTYPE_OF_WORKLOAD},
+    {"fp32", 1 + MW_FP32},
+    {"tf32", 1 + MW_TF32},
+    {"bf16", 1 + MW_BF16},
+    {"fp16", 1 + MW_FP16},
+    {"fp8", 1 + MW_FP8},
+    {"fp4", 1 + MW_FP4},
+    {NULL, 0}};
+
 const struct mw_enum mw_recompute_enums[] = {
     {"none", MW_RECOMPUTE_NONE},
     {"selective", MW_RECOMPUTE_SELECTIVE},
@@ -76,6 +86,11 @@ static const char *enum_name(const struct mw_enum *enums, int value)
 const char *mw_dtype_name(enum mw_dtype dtype)
 {
     return enum_name(mw_dtype_enums, (int)dtype);
+}
+
+const char *mw_dtype_choice_name(int choice)
+{
+    return enum_name(mw_dtype_choice_enums, choice);
 }
 
 const char *mw_recompute_name(enum mw_recompute recompute)

@@ -78,10 +78,15 @@ enum mw_dtype {
     MW_FP4,
     MW_DTYPE_COUNT
 };
+/* A type that a layout may choose for itself: 0 the workload's, else 1 + enum
+ * mw_dtype. */
+enum { MW_DTYPE_OF_WORKLOAD = 0 };
 /* Bytes of one element (FP4 is 0.5). */
 double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
+extern const struct mw_enum mw_dtype_choice_enums[]; /* "workload", "fp32" */
+const char *mw_dtype_choice_name(int choice);
 extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
     mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
@@ -120,6 +125,9 @@ struct mw_layout {
     enum mw_offload_nvme offload_nvme;
     int recompute_modules; /* what selective recomputation repeats, bits of
                               mw_recompute_module; 0: core_attn */
+    /* Types of products and of summed gradients, where they are not the
+     * workload's (MW_DTYPE_OF_WORKLOAD); mw_work_dtype resolves them. */
+    int dtype, grad_dtype;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -215,6 +223,16 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, offload_nvme),            \
          .enums = mw_offload_nvme_enums,                                       \
          .doc = "what of it lies on drives instead"},                          \
+        {.key = "dtype",                                                       \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, dtype),                   \
+         .enums = mw_dtype_choice_enums,                                       \
+         .doc = "type of products; the workload's if absent"},                 \
+        {.key = "grad_dtype",                                                  \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, grad_dtype),              \
+         .enums = mw_dtype_choice_enums,                                       \
+         .doc = "type of summed gradients; the workload's if absent"},         \
         MW_LAYOUT_PART_ROW(at, offload_optimizer,                              \
                            "part of the optimizer's state in host memory"),    \
         MW_LAYOUT_PART_ROW(at, offload_weights,                                \

@@ -469,6 +469,19 @@ static bool rule_moe_sp(const struct check *c)
                   c->l->tp);
 }
 
+/* FP8 and FP4 sums would lose what small gradients add. */
+static bool rule_grad_dtype(const struct check *c)
+{
+    int choice = c->l->grad_dtype;
+
+    return choice == MW_DTYPE_OF_WORKLOAD || choice == 1 + MW_FP32 ||
+           choice == 1 + MW_BF16 || choice == 1 + MW_FP16 ||
+           BROKEN(c,
+                  "grad_dtype is %s; gradients are summed in fp32, bf16 or "
+                  "fp16",
+                  mw_dtype_choice_name(choice));
+}
+
 /* In order of checking: sizes first, so that the others need not. */
 static const struct {
     const char *id, *key;
@@ -482,6 +495,7 @@ static const struct {
              {"offload", "offload_optimizer", rule_offload},
              {"offload_nvme", "offload_nvme", rule_offload_nvme},
              {"grad_compression", "grad_compression", rule_compression},
+             {"grad_dtype", "grad_dtype", rule_grad_dtype},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},
              {"tp_kv_heads", "tp", rule_tp_kv_heads},
@@ -538,6 +552,22 @@ const char *mw_layout_rule_key(const char *rule_id)
 const char *mw_layout_rule_name(size_t i)
 {
     return i < N_RULES ? rules[i].id : NULL;
+}
+
+enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
+                            const struct mw_workload *workload)
+{
+    return layout->dtype == MW_DTYPE_OF_WORKLOAD
+               ? workload->dtype
+               : (enum mw_dtype)(layout->dtype - 1);
+}
+
+enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,
+                                 const struct mw_workload *workload)
+{
+    return layout->grad_dtype == MW_DTYPE_OF_WORKLOAD
+               ? workload->grad_dtype
+               : (enum mw_dtype)(layout->grad_dtype - 1);
 }
 
 int mw_microbatches(const struct mw_layout *layout,

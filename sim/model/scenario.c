@@ -297,6 +297,28 @@ static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
     return MW_OK;
 }
 
+static enum mw_status check_parts(struct mw_node *root,
+                                  const struct mw_limits *limits,
+                                  struct mw_err *err)
+{
+    const struct {
+        const char *key;
+        size_t n;
+    } lists[] = {{"offload_optimizer", limits->offload_optimizer.n},
+                 {"offload_weights", limits->offload_weights.n},
+                 {"offload_activations", limits->offload_activations.n}};
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (lists[i].n > MW_PARTS_MAX) {
+            return mw_node_fail(
+                mw_node_get(mw_node_get(root, "limits"), lists[i].key), err,
+                "'%s' lists %zu parts; at most %d are enumerated", lists[i].key,
+                lists[i].n, MW_PARTS_MAX);
+        }
+    }
+    return MW_OK;
+}
+
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
@@ -328,6 +350,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     st = st != MW_OK ? st : check_documents(root, &out->workload, err);
+    st = st != MW_OK ? st : check_parts(root, &out->limits, err);
     if (st == MW_OK && raw.layout != NULL) {
         st = read_layout(raw.layout, out, err);
     }

@@ -14,10 +14,10 @@
 
 struct mw_cluster {
     const char *system; /* slug or alias of hwdb systems */
-    int n_nodes;       /* that train: the key's less the spare ones */
-    int spare_nodes;   /* stand by beside them */
-    int gpus_per_node; /* 0: the system's */
-    int leaf_nodes;    /* under one leaf switch; 0: leaves do not matter */
+    int n_nodes;        /* that train: the key's less the spare ones */
+    int spare_nodes;    /* stand by beside them */
+    int gpus_per_node;  /* 0: the system's */
+    int leaf_nodes;     /* under one leaf switch; 0: leaves do not matter */
     double oversubscription; /* NICs of a leaf over its links up; 0: 1 */
 };
 
@@ -54,12 +54,17 @@ enum mw_framework {
 extern const struct mw_enum mw_framework_enums[];
 const char *mw_framework_name(int framework); /* "megatron-core-0.14" */
 
+enum { MW_PARTS_MAX = 8 }; /* of one thing, in a list of the limits */
 struct mw_limits {
     double memory_bytes;      /* per rank; 0: the device's capacity */
     double memory_fraction;   /* usable part of it, where it is given */
     bool has_memory_fraction; /* else what mw_step_usable_bytes says */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
-    struct mw_int_list cp, ep, vpp;
+    struct mw_int_list cp, ep, vpp, cp_inner;
+    /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
+     */
+    struct mw_int_list dtype, grad_dtype, grad_compression;
+    struct mw_num_list offload_optimizer, offload_weights, offload_activations;
     int max_tp;    /* 0: GPUs of a node */
     int framework; /* enum mw_framework */
 };
@@ -132,6 +137,13 @@ extern const struct mw_field mw_cluster_fields[], mw_limits_fields[];
  * flash attention, no dropout, full-square FLOPs, adamw, seed 1234. */
 void mw_workload_default(struct mw_workload *workload);
 void mw_limits_default(struct mw_limits *limits);
+
+/* What a layout computes in, and what it sums gradients in: its own choice,
+ * else the workload's. */
+enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
+                            const struct mw_workload *workload);
+enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,
+                                 const struct mw_workload *workload);
 
 /* Micro-batches per step and replica: global_batch / (dp * micro_batch). */
 int mw_microbatches(const struct mw_layout *layout,

@@ -183,6 +183,11 @@ const char *mw_framework_name(int framework)
         .key = k, .type = MW_F_INT_LIST, .offset = L_AT(member), .min = 1,     \
         .max = MW_WAYS_MAX, .doc = text                                        \
     }
+#define PARTS_ROW(k, member)                                                   \
+    {                                                                          \
+        .key = k, .type = MW_F_NUM_LIST, .offset = L_AT(member), .max = 1,     \
+        .doc = "parts in host memory to enumerate; 0 if absent"                \
+    }
 const struct mw_field mw_limits_fields[] = {
     {.key = "memory",
      .type = MW_F_QTY,
@@ -206,6 +211,25 @@ const struct mw_field mw_limits_fields[] = {
     LIST_ROW("cp", cp, "context parallel ways to consider"),
     LIST_ROW("ep", ep, "expert parallel ways to consider"),
     LIST_ROW("vpp", vpp, "chunks per stage to consider"),
+    LIST_ROW("cp_inner", cp_inner, "cp ranks that deal out heads to enumerate"),
+    {.key = "dtype",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(dtype),
+     .enums = mw_dtype_enums,
+     .doc = "types of products to enumerate; the workload's if absent"},
+    {.key = "grad_dtype",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(grad_dtype),
+     .enums = mw_dtype_enums,
+     .doc = "types of summed gradients to enumerate; the workload's if absent"},
+    {.key = "grad_compression",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(grad_compression),
+     .enums = mw_grad_compression_enums,
+     .doc = "compressions of gradients to enumerate; none if absent"},
+    PARTS_ROW("offload_optimizer", offload_optimizer),
+    PARTS_ROW("offload_weights", offload_weights),
+    PARTS_ROW("offload_activations", offload_activations),
     {.key = "max_tp",
      .type = MW_F_INT32,
      .offset = L_AT(max_tp),
@@ -298,6 +322,15 @@ static uint64_t hash_list(uint64_t h, const struct mw_int_list *list)
     return h;
 }
 
+static uint64_t hash_num_list(uint64_t h, const struct mw_num_list *list)
+{
+    h = hash_int(h, (int64_t)list->n);
+    for (size_t i = 0; i < list->n; i++) {
+        h = hash_num(h, list->v[i]);
+    }
+    return h;
+}
+
 static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
                             const void *base);
 
@@ -326,6 +359,8 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
         return hash_num(h, *(const double *)at);
     case MW_F_INT_LIST:
         return hash_list(h, at);
+    case MW_F_NUM_LIST:
+        return hash_num_list(h, at);
     case MW_F_MAP:
         return hash_fields(h, f->sub, at);
     case MW_F_NODE:
@@ -334,12 +369,23 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
     return h;
 }
 
-/* Keys of model and cluster younger than the format; their default is 0. */
+/* Keys of model, cluster and limits younger than the format; their default is
+ * 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {"node_limit",       "fp8_dispatch",
-                                        "spare_nodes",      "leaf_nodes",
-                                        "oversubscription", NULL};
+    static const char *const young[] = {"node_limit",
+                                        "fp8_dispatch",
+                                        "spare_nodes",
+                                        "leaf_nodes",
+                                        "oversubscription",
+                                        "cp_inner",
+                                        "dtype",
+                                        "grad_dtype",
+                                        "grad_compression",
+                                        "offload_optimizer",
+                                        "offload_weights",
+                                        "offload_activations",
+                                        NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

@@ -222,6 +222,12 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
         h = hash_int(mw_hash64(h, "offload_nvme", 12),
                      (int64_t)l->offload_nvme);
     }
+    if (l->dtype != MW_DTYPE_OF_WORKLOAD) {
+        h = hash_int(mw_hash64(h, "dtype", 5), l->dtype);
+    }
+    if (l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
+        h = hash_int(mw_hash64(h, "grad_dtype", 10), l->grad_dtype);
+    }
     if (mw_layout_offloads(l)) {
         h = hash_num(mw_hash64(h, "offload", 7), l->offload_optimizer);
         h = hash_num(hash_num(h, l->offload_weights), l->offload_activations);

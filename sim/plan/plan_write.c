@@ -62,6 +62,13 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_str_addf(text, "  offload_nvme: %s\n",
                     mw_offload_nvme_name(l->offload_nvme));
     }
+    if (l->dtype != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(text, "  dtype: %s\n", mw_dtype_choice_name(l->dtype));
+    }
+    if (l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(text, "  grad_dtype: %s\n",
+                    mw_dtype_choice_name(l->grad_dtype));
+    }
     add_part(text, "offload_optimizer", l->offload_optimizer);
     add_part(text, "offload_weights", l->offload_weights);
     add_part(text, "offload_activations", l->offload_activations);

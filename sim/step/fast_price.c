@@ -73,6 +73,8 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->recompute_modules = mw_layout_modules(l);
     key->recompute_layers = l->recompute_layers > 0;
     key->zero = is_sharded ? l->zero : 0;
+    key->dtype = l->dtype;
+    key->grad_dtype = l->grad_dtype;
     key->offload_nvme = (int)l->offload_nvme;
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;
@@ -227,6 +229,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     } else if (!is_placed) {
         mw_step_place_groups(&f->frame.price, layout);
     }
+    mw_step_set_types(&f->frame.price, layout);
     f->frame.price.n_copies = mw_step_copies_of(layout);
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
     f->frame.price.n_kinds = mw_step_unit_kinds(layout);

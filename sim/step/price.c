@@ -505,39 +505,46 @@ static void find_layers(struct mw_step_price *p)
     }
 }
 
+/* Mixed precision keeps an fp32 master copy beside the moments; fp32 training
+ * keeps the moments alone. FP8 and FP4 weights are cast from bf16 copies. */
+void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout)
+{
+    const struct mw_workload *w = &p->scenario->workload;
+    enum mw_dtype dtype = mw_work_dtype(layout, w);
+    bool is_fp32 = dtype == MW_FP32 || dtype == MW_TF32;
+
+    p->work.dtype = dtype;
+    p->work.grad_dtype = mw_work_grad_dtype(layout, w);
+    p->weight_bytes = is_fp32 ? 4 : 2;
+    p->grad_bytes = mw_dtype_bytes(p->work.grad_dtype);
+    p->optimizer_bytes = is_fp32 ? 8 : 12;
+}
+
 void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,
                          const struct mw_layout *layout,
                          const struct mw_cost_ctx *ctx)
 {
     const struct mw_workload *w = &scenario->workload;
-    bool is_fp32 = w->dtype == MW_FP32 || w->dtype == MW_TF32;
 
-    *p = (struct mw_step_price){
-        .scenario = scenario,
-        .layout = layout,
-        .n_kinds = mw_step_unit_kinds(layout),
-        .ctx = ctx,
-        .work = {.model = &scenario->model,
-                 .layout = layout,
-                 .seq = w->seq,
-                 .dtype = w->dtype,
-                 .is_flash = w->is_flash,
-                 .has_dropout = w->has_dropout,
-                 .grad_dtype = w->grad_dtype,
-                 .lora_rank = w->lora_rank,
-                 .lora_targets = w->lora_targets,
-                 .base_dtype = w->base_dtype,
-                 .doc_tokens = w->doc_tokens,
-                 .scaling = w->scaling},
-        /* Mixed precision keeps an fp32 master copy beside the moments; fp32
-         * training keeps the moments alone. FP8 and FP4 weights are cast from
-         * bf16 copies. */
-        .weight_bytes = is_fp32 ? 4 : 2,
-        .grad_bytes = mw_dtype_bytes(w->grad_dtype),
-        .optimizer_bytes = is_fp32 ? 8 : 12,
-        .n_copies = mw_step_copies_of(layout),
-        .has_tied_copy = mw_step_copies_tied(scenario, layout)};
+    *p = (struct mw_step_price){.scenario = scenario,
+                                .layout = layout,
+                                .n_kinds = mw_step_unit_kinds(layout),
+                                .ctx = ctx,
+                                .work = {.model = &scenario->model,
+                                         .layout = layout,
+                                         .seq = w->seq,
+                                         .is_flash = w->is_flash,
+                                         .has_dropout = w->has_dropout,
+                                         .lora_rank = w->lora_rank,
+                                         .lora_targets = w->lora_targets,
+                                         .base_dtype = w->base_dtype,
+                                         .doc_tokens = w->doc_tokens,
+                                         .scaling = w->scaling},
+                                .n_copies = mw_step_copies_of(layout),
+                                .has_tied_copy =
+                                    mw_step_copies_tied(scenario, layout)};
+    mw_step_set_types(p, layout);
     mw_step_place_groups(p, layout);
     find_layers(p);
     mw_step_size_units(p);

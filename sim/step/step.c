@@ -73,6 +73,12 @@ enum mw_status mw_step_check_features(const struct mw_layout *layout,
             "host_link_rate.%s",
             ctx->system->slug, ctx->system->slug);
     }
+    if (layout->dtype != MW_DTYPE_OF_WORKLOAD &&
+        !(ctx->gpu->peak_flops[layout->dtype - 1] > 0)) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s has no %s rate; choose another dtype of the layout",
+                       ctx->gpu->slug, mw_dtype_choice_name(layout->dtype));
+    }
     if (layout->offload_nvme != MW_NVME_NONE && !(ctx->nvme_read_Bps > 0)) {
         return mw_fail_key(
             err, MW_EINPUT, "cluster", "system",
@@ -169,8 +175,8 @@ static void fill_figures(const struct mw_step_frame *f, int n_microbatches,
     out->tokens_per_s_per_gpu = tokens / gpu_s;
     out->model_tflops_per_gpu = out->model_flops / gpu_s / 1e12;
     out->hardware_tflops_per_gpu = out->hardware_flops / gpu_s / 1e12;
-    out->mfu =
-        out->model_flops / (gpu_s * mw_cost_peak_flops(f->price.ctx, w->dtype));
+    out->mfu = out->model_flops /
+               (gpu_s * mw_cost_peak_flops(f->price.ctx, f->price.work.dtype));
     memcpy(out->rung_count, f->price.rung_count, sizeof out->rung_count);
 }
 

@@ -131,6 +131,8 @@ struct mw_tail {
 };
 
 /* ---- price.c: what one unit costs ---------------------------------------- */
+/* Types of products and gradients, and bytes that follow from them. */
+void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout);
 /* Sets everything but cost. */
 void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,

@@ -22,7 +22,8 @@ struct outer {
     double ratio;
     double lat_s;
     int kind;
-    struct mw_int_list list;
+    struct mw_int_list list, words;
+    struct mw_num_list parts;
     struct inner inner;
     struct mw_node *node;
 };
@@ -76,6 +77,14 @@ static const struct mw_field fields[] = {
      .min = 1,
      .max = 8,
      .offset = offsetof(struct outer, list)},
+    {.key = "words",
+     .type = MW_F_INT_LIST,
+     .enums = kinds,
+     .offset = offsetof(struct outer, words)},
+    {.key = "parts",
+     .type = MW_F_NUM_LIST,
+     .max = 1,
+     .offset = offsetof(struct outer, parts)},
     {.key = "inner",
      .type = MW_F_MAP,
      .sub = inner_fields,
@@ -126,6 +135,7 @@ static void every_type_is_bound(void **state)
     const char *text = "name: 'a b'\nflag: true\ncount: 1000000\nsmall: -5\n"
                        "ratio: 2.5e-1\nlatency: 1.5us\nkind: TREE\n"
                        "list: [1, 8, 2]\n"
+                       "words: [tree, RING]\nparts: [0, 0.25]\n"
                        "inner: {bandwidth: \"400Gb/s\", n: 3}\n"
                        "node: [x]\n";
     assert_int_equal(bind(x, text), MW_OK);
@@ -140,6 +150,11 @@ static void every_type_is_bound(void **state)
     assert_int_equal(o->kind, KIND_TREE);
     assert_int_equal(o->list.n, 3);
     assert_int_equal(o->list.v[1], 8);
+    assert_int_equal(o->words.n, 2);
+    assert_int_equal(o->words.v[0], KIND_TREE);
+    assert_int_equal(o->words.v[1], KIND_RING);
+    assert_int_equal(o->parts.n, 2);
+    mw_assert_near(o->parts.v[1], 0.25, 0, 0);
     mw_assert_near(o->inner.bw_Bps, 50e9, 1e-15, 0);
     assert_int_equal(o->inner.n, 3);
     assert_string_equal(mw_node_text(mw_node_item(o->node, 0)), "x");
@@ -211,6 +226,13 @@ static void mistakes_are_named(void **state)
         {"list: 3",
          "t:2:7: 'list' must be a list of integers, [1, 2], got '3'"},
         {"list: [1, x]", "t:2:11: 'list' must be a list of integers, got 'x'"},
+        {"words: [ring, rong]", "t:2:15: 'words' is 'rong'; did you mean "
+                                "'ring'? allowed: ring, tree"},
+        {"words: ring",
+         "t:2:8: 'words' must be a list of words, [a, b], got 'ring'"},
+        {"parts: [0, 2]", "t:2:12: 'parts' is 2; it must be between 0 and 1"},
+        {"parts: 0.5",
+         "t:2:8: 'parts' must be a list of numbers, [0, 0.5], got '0.5'"},
         {"list: [1, 9]", "t:2:11: 'list' is 9; it must be between 1 and 8"},
         {"inner: 5", "t:2:8: 'inner' must be a mapping of keys to values, got "
                      "'5'"},
@@ -225,11 +247,13 @@ static void mistakes_are_named(void **state)
         {"inner: {bandwidth: 20TB/s}",
          "t:2:20: 'bandwidth' is 20TB/s; it must be between 0 B/s and "
          "10000000000000 B/s"},
-        {"zzz: 1", "t:2:1: unknown key 'zzz'; allowed: name, flag, count, "
-                   "small, ratio, latency, kind, list, inner, node"},
-        {"Name: 1", "t:2:1: unknown key 'Name'; did you mean 'name'? allowed: "
-                    "name, flag, count, small, ratio, latency, kind, list, "
-                    "inner, node"},
+        {"zzz: 1",
+         "t:2:1: unknown key 'zzz'; allowed: name, flag, count, "
+         "small, ratio, latency, kind, list, words, parts, inner, node"},
+        {"Name: 1",
+         "t:2:1: unknown key 'Name'; did you mean 'name'? allowed: "
+         "name, flag, count, small, ratio, latency, kind, list, words, parts, "
+         "inner, node"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[256];

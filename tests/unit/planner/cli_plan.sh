@@ -88,6 +88,29 @@ json "o['enumerated'] < json.load(open('freed.txt'))['enumerated']"
 expect 2 "$mw" plan "$llama" --free sp
 expect 1 "$mw" plan "$llama" --fix reshard=0,zero=1
 
+# Types that a layout chooses are those of a workload that has them.
+start='format: 1\nmodel: llama3-8b\ncluster: {system: dgx-h100, nodes: 2}\nworkload: {seq: 8192, global_batch: 64, '
+printf "$start"'dtype: fp8, grad_dtype: bf16}\nlayout: {tp: 4, sp: true, dp: 4, zero: 1}\n' >of_workload.yaml
+printf "$start"'dtype: bf16}\nlayout: {tp: 4, sp: true, dp: 4, zero: 1, dtype: fp8, grad_dtype: bf16}\n' >of_layout.yaml
+expect 0 "$mw" sim of_workload.yaml --json
+cp stdout.txt of_workload.txt
+expect 0 "$mw" sim of_layout.yaml --json
+json "all(o[k] == json.load(open('of_workload.txt'))[k] for k in ('step_time_s', 'mfu', 'memory'))"
+# Lists of the limits are enumerated; what is not listed is not.
+printf 'format: 1\nmodel: llama3-8b\ncluster: {system: dgx-h100, nodes: 2}\nworkload: {seq: 8192, global_batch: 64}\nlimits: {dtype: [bf16, fp8], grad_dtype: [fp32, bf16], offload_optimizer: [0, 0.5]}\n' >lists.yaml
+expect 0 "$mw" plan lists.yaml --top 1 -o lists.plan --json
+json "o['plans'][0]['dtype'] == 'fp8' and o['proved_optimal']"
+cp stdout.txt lists.txt
+expect 0 "$mw" plan lists.yaml --top 1 --fix dtype=bf16 --json
+json "o['plans'][0]['dtype'] == 'workload' and o['plans'][0]['step_time_s'] > json.load(open('lists.txt'))['plans'][0]['step_time_s']"
+expect 1 "$mw" plan lists.yaml --fix offload_optimizer=1
+sed 's/0, 0.5]/0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]/' lists.yaml >long.yaml
+expect 3 "$mw" plan long.yaml
+expect 0 "$mw" export lists.plan --to megatron-core -o lists.args
+grep -q -e --fp8-format lists.args || fail "the export does not say FP8"
+expect 1 "$mw" plan "$gpt" --fix dtype=fp8
+expect 0 "$mw" plan "$llama" --fix pp=1,cp=8,cp_form=ring,zero=1 --free cp_inner,grad_dtype --top 1 --json
+
 # The scenario's own layout is no better than the best, and its terms add up.
 expect 0 "$mw" plan "$gpt" --why=layout --top 1 --json
 json "o['stack'] == 'megatron-core' and o['why']['other_s'] >= o['why']['best_s']"

@@ -187,6 +187,34 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
     }
 }
 
+/* What computes in which types, and what makes gradients smaller. */
+static bool may_run_types(const struct world *w, const struct mw_layout *l)
+{
+    enum mw_dtype d = mw_work_dtype(l, &w->scenario.workload);
+    enum mw_dtype g = mw_work_grad_dtype(l, &w->scenario.workload);
+    int64_t rows = w->scenario.workload.seq * l->micro_batch /
+                   (l->cp * (l->sp ? l->tp : 1));
+    bool is_plain = l->grad_compression == MW_COMPRESS_NONE;
+    bool has_inner = l->cp_inner > 1;
+
+    switch (w->scenario.limits.framework) {
+    case MW_FRAMEWORK_MEGATRON_CORE:
+        return is_plain && (!has_inner || l->cp_form == MW_CP_RING) &&
+               g != MW_FP16 && (d != MW_FP8 || rows % 16 == 0);
+    case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        return d != MW_FP8 && !has_inner;
+    case MW_FRAMEWORK_TORCHTITAN:
+        return is_plain && !has_inner && g == MW_FP32;
+    case MW_FRAMEWORK_NANOTRON:
+        return is_plain && !has_inner && d != MW_FP8;
+    case MW_FRAMEWORK_HOST:
+        return is_plain && !has_inner && l->dtype == MW_DTYPE_OF_WORKLOAD &&
+               l->grad_dtype == MW_DTYPE_OF_WORKLOAD;
+    default:
+        return true;
+    }
+}
+
 /* The frameworks' rules said again, without the table. */
 static bool may_run(const struct world *w, const struct mw_layout *l)
 {
@@ -236,6 +264,23 @@ static int pick(uint64_t seed, uint64_t stream, int n)
     return (int)(mw_rand_u64(seed, stream, 3) % (uint64_t)n);
 }
 
+/* Lists of the limits, now and then: what they name is enumerated. */
+static void draw_lists(uint64_t seed, struct mw_limits *l)
+{
+    static const int64_t types[] = {MW_BF16, MW_FP8},
+                         sums[] = {MW_FP16, MW_BF16, MW_FP32},
+                         compressions[] = {MW_COMPRESS_NONE, MW_COMPRESS_ONEBIT,
+                                           MW_COMPRESS_ZEROPP};
+    static const double parts[] = {0, 0.25, 1};
+
+    l->dtype = (struct mw_int_list){types, (size_t)pick(seed, 20, 3)};
+    l->grad_dtype = (struct mw_int_list){sums, (size_t)pick(seed, 21, 4)};
+    l->grad_compression =
+        (struct mw_int_list){compressions, (size_t)pick(seed, 22, 4)};
+    l->offload_optimizer =
+        (struct mw_num_list){parts, (size_t)pick(seed, 23, 4)};
+}
+
 static void draw_scenario(uint64_t seed, struct world *w)
 {
     static const int nodes[] = {1, 1, 2, 3};
@@ -250,6 +295,11 @@ static void draw_scenario(uint64_t seed, struct world *w)
     s->workload.seq = 256 * (1 + pick(seed, 6, 8));
     s->limits.framework = pick(seed, 7, 6);
     s->limits.memory_bytes = 1e9 * (8 + pick(seed, 8, 60));
+    s->limits.dtype.n = s->limits.grad_dtype.n = 0;
+    s->limits.grad_compression.n = s->limits.offload_optimizer.n = 0;
+    if (pick(seed, 19, 8) == 0) {
+        draw_lists(seed, &s->limits);
+    }
     s->cluster.n_nodes = nodes[pick(seed, 9, 4)];
     s->cluster.gpus_per_node = 1 + pick(seed, 10, 8);
     assert_int_equal(mw_cost_ctx_init(&w->ctx, w->db, s->cluster.system,
@@ -262,7 +312,8 @@ static void test_10000_random_scenarios(void **state)
 {
     (void)state;
     struct world w;
-    uint64_t n_plans = 0, n_none = 0, n_rare = 0;
+    uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
+             n_inner = 0, n_small = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -278,9 +329,11 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 5);
-            opts.rank_by = MW_RANK_MEMORY;
+            opts.free = 1U << pick(seed, 14, 9);
+            opts.rank_by =
+                pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
+            opts.cp = opts.free == MW_FREE_CP_INNER ? 4 : 0;
         }
         enum mw_status status = mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
 
@@ -292,7 +345,12 @@ static void test_10000_random_scenarios(void **state)
 
             n_plans++;
             n_rare += *mw_layout_rare_text(l, text) != '\0';
-            if (!may_run(&w, l) || !may_run_rare(&w, l)) {
+            n_typed += l->dtype != MW_DTYPE_OF_WORKLOAD;
+            n_sums += l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
+            n_inner += l->cp_inner > 1;
+            n_small += l->grad_compression != MW_COMPRESS_NONE;
+            if (!may_run(&w, l) || !may_run_rare(&w, l) ||
+                !may_run_types(&w, l)) {
                 fail_msg("%s cannot run %s, order %s",
                          mw_framework_name(w.scenario.limits.framework),
                          mw_layout_text(l, text), l->order);
@@ -309,6 +367,8 @@ static void test_10000_random_scenarios(void **state)
     }
     assert_true(n_plans > 10000);
     assert_true(n_rare > 200);
+    assert_true(n_typed > 200 && n_sums > 200);
+    assert_true(n_inner > 20 && n_small > 20);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

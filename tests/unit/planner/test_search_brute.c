@@ -84,16 +84,24 @@ static void random_world(uint64_t seed, struct world *w)
     static const int per_node[] = {2, 4, 6, 8};
     char text[1024];
 
+    const char *lists =
+        seed % 4 == 3   ? ", dtype: [bf16, fp8], grad_dtype: [fp32, bf16], "
+                          "offload_optimizer: [0, 0.5]"
+        : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
+                          "offload_activations: [0.25, 1]"
+                        : "";
+
     snprintf(text, sizeof text,
              "format: 1\n"
              "model: {preset: llama3-8b, layers: %d}\n"
-             "cluster: {system: dgx-a100, nodes: %d, gpus_per_node: %d}\n"
+             "cluster: {system: %s, nodes: %d, gpus_per_node: %d}\n"
              "workload: {seq: 2048, global_batch: %d}\n"
-             "limits: {memory: %dGiB, micro_batch: [1, %d], framework: %s}\n",
-             4 + pick(seed, 1, 6), 1 + pick(seed, 2, 2),
-             per_node[pick(seed, 3, 4)], 4 << pick(seed, 4, 3),
-             6 + pick(seed, 5, 60), 1 + pick(seed, 6, 4),
-             frameworks[pick(seed, 7, 5)]);
+             "limits: {memory: %dGiB, micro_batch: [1, %d], framework: "
+             "%s%s}\n",
+             4 + pick(seed, 1, 6), seed % 2 ? "dgx-h100" : "dgx-a100",
+             1 + pick(seed, 2, 2), per_node[pick(seed, 3, 4)],
+             4 << pick(seed, 4, 3), 6 + pick(seed, 5, 60), 1 + pick(seed, 6, 4),
+             frameworks[pick(seed, 7, 5)], seed % 8 < 4 ? "" : lists);
     parse_world(w, text);
 }
 
@@ -117,7 +125,10 @@ static void test_200_random_spaces(void **state)
         opts.top = 1 + pick(seed, 8, 3);
         opts.zero = pick(seed, 9, 4) == 0 ? -1 : pick(seed, 10, 4);
         opts.recompute = pick(seed, 11, 3);
-        opts.free = (unsigned)pick(seed, 12, 32);
+        opts.free = seed % 2 == 0
+                        ? (unsigned)pick(seed, 12, 32)
+                        : 1U << pick(seed, 14, 9) | 1U << pick(seed, 15, 9);
+        opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.is_full = pick(seed, 13, 8) == 0;
         opts.rank_by = seed % 5 == 4 ? MW_RANK_MEMORY : MW_RANK_TIME;
         brute_force(&w, &opts, &b);
