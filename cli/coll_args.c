@@ -53,11 +53,12 @@ static const struct argp_option options[] = {
      "flows over the topology",
      0},
     {"env", OPT_ENV, "NAME=VALUE", 0,
-     "Environment of the job: NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, ...",
+     "Environment of the job: NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS, "
+     "NCCL_IB_HCA, ...",
      0},
     {"nccl-version", OPT_VERSION, "V", 0,
-     "Version of NCCL (default 2.28.9; 2.30 is known too; another takes the "
-     "default and says so)",
+     "Version of NCCL (default 2.28.9; 2.30 and 2.26 are known too; another "
+     "takes the nearest and says so)",
      0},
     {"harness", OPT_HARNESS, "NAME", 0,
      "What runs it: nccl-tests (default: a process for every GPU), "

@@ -92,6 +92,37 @@ static void uplinks_carry_twice(const struct mw_machine_shape *shape,
     }
 }
 
+/*
+ * What the environment changes of the network: which NICs NCCL's own InfiniBand
+ * transport may use (a plugin has its own ways), TCP instead of it, the
+ * threshold of a plugin's copies.
+ */
+static enum mw_status set_network(struct mw_coll_world *w, struct mw_err *err)
+{
+    int kept = 0;
+    if (w->opts.is_socket) {
+        w->own.inter_class = "tcp";
+    }
+    if (w->opts.copy_above_bytes >= 0) {
+        w->plugin.copy_above_bytes = w->opts.copy_above_bytes;
+    }
+    if (w->opts.nic_mask == 0 || w->plugin.is_any || !w->has_nccl) {
+        return MW_OK;
+    }
+    for (int k = 0; k < w->own.n_nics && k < 64; k++) {
+        kept += (int)(w->opts.nic_mask >> k & 1);
+    }
+    if (kept == 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "NCCL_IB_HCA leaves none of the %d NICs of %s",
+                       w->own.n_nics, w->system->slug);
+    }
+    w->shape.nic_mask = w->opts.nic_mask;
+    w->own.node_net_bw_Bps *= (double)kept / w->own.n_nics;
+    w->own.n_nics = kept;
+    return MW_OK;
+}
+
 enum mw_status mw_coll_world_new(const struct mw_hwdb *db, const char *system,
                                  const struct mw_nccl_opts *opts,
                                  struct mw_coll_world **out, struct mw_err *err)
@@ -122,7 +153,7 @@ enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
     }
     w->memo = mw_calloc(COLL_MEMOS, sizeof *w->memo);
     w->has_nccl = mw_machine_has_nccl(db, w->system);
-    s = coll_plugin_find(db, w->system, &w->plugin, err);
+    s = coll_plugin_find(db, w->system, w->opts.is_socket, &w->plugin, err);
     if (s == MW_OK && w->plugin.no_gdr) {
         host_carries(&w->own);
     }
@@ -132,6 +163,9 @@ enum mw_status mw_coll_world_of(const struct mw_hwdb *db,
     if (s == MW_OK && w->plugin.no_gdr) {
         w->shape.no_gdr = true;
         uplinks_carry_twice(&w->shape, &w->own);
+    }
+    if (s == MW_OK) {
+        s = set_network(w, err);
     }
     if (s == MW_OK) {
         w->plugin_opts = plugin_opts(&w->opts, &w->plugin);

@@ -133,6 +133,7 @@ struct mw_coll_knot {
     int ranks, nodes;  /* of a node, and nodes, in NCCL's sense */
     double log2_bytes; /* a whole number in the table */
     double share;      /* latency / time of the model */
+    double net;        /* what the network between nodes takes / time */
     double ratio;      /* measured (less the harness) / model's time */
     int n_points;
     double weight;
@@ -166,11 +167,14 @@ void mw_coll_keys(struct mw_coll_world *world,
                   const struct mw_coll_query *query,
                   const struct mw_coll_answer *answer,
                   struct mw_coll_knot *out);
-/* Latency and time of the model that the correction multiplies, for the
- * choice of `answer`, at another size. */
-void mw_coll_base(struct mw_coll_world *world,
-                  const struct mw_coll_query *query,
-                  const struct mw_coll_answer *answer, double bytes,
-                  double *out_latency_s, double *out_time_s);
+/* The model that the correction multiplies, for the choice of `answer`, at
+ * another size; net_s: of the time, what the network between nodes takes. */
+struct mw_coll_time {
+    double latency_s, time_s, net_s;
+};
+struct mw_coll_time mw_coll_base(struct mw_coll_world *world,
+                                 const struct mw_coll_query *query,
+                                 const struct mw_coll_answer *answer,
+                                 double bytes);
 
 #endif

@@ -1,14 +1,15 @@
-/* A world for every system, NCCL version and choice of algorithms of a table
- * of measurements. */
+/* A world for every system, NCCL version and settings of a table of
+ * measurements. */
 #include "sim/coll/coll_fit.h"
 #include "sim/coll/coll_int.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct place {
     struct mw_coll_world *world;
     enum mw_nccl_version version;
-    uint8_t algos;
+    char env[sizeof((struct mw_coll_row *)0)->env];
 };
 struct mw_coll_atlas {
     const struct mw_hwdb *db;
@@ -43,6 +44,21 @@ void mw_coll_atlas_free(struct mw_coll_atlas *atlas)
     mw_free(atlas);
 }
 
+/* Pairs separated by blanks. */
+static enum mw_status set_env(struct mw_nccl_opts *opts, const char *env,
+                              struct mw_err *err)
+{
+    enum mw_status s = MW_OK;
+    while (*env != '\0' && s == MW_OK) {
+        char pair[sizeof((struct mw_coll_row *)0)->env];
+        int n = (int)strcspn(env, " ");
+        snprintf(pair, sizeof pair, "%.*s", n, env);
+        s = mw_nccl_opts_env(opts, pair, err);
+        env += n + (env[n] == ' ');
+    }
+    return s;
+}
+
 enum mw_status mw_coll_atlas_world(struct mw_coll_atlas *atlas,
                                    const struct mw_coll_row *row,
                                    struct mw_coll_world **out,
@@ -51,19 +67,19 @@ enum mw_status mw_coll_atlas_world(struct mw_coll_atlas *atlas,
     for (size_t i = 0; i < atlas->place.n; i++) {
         const struct place *p = &atlas->place.v[i];
         if (strcmp(p->world->system->slug, row->system) == 0 &&
-            p->version == row->version && p->algos == row->algos) {
+            p->version == row->version && strcmp(p->env, row->env) == 0) {
             *out = p->world;
             return MW_OK;
         }
     }
-    struct place p = {.version = row->version, .algos = row->algos};
+    struct place p = {.version = row->version};
     struct mw_nccl_opts opts = atlas->opts;
     opts.version = row->version;
-    for (int f = 0; f < MW_NCCL_FUNCS && row->algos != 0; f++) {
-        opts.algos[f] = row->algos;
+    memcpy(p.env, row->env, sizeof p.env);
+    enum mw_status s = set_env(&opts, row->env, err);
+    if (s == MW_OK) {
+        s = mw_coll_world_new(atlas->db, row->system, &opts, &p.world, err);
     }
-    enum mw_status s =
-        mw_coll_world_new(atlas->db, row->system, &opts, &p.world, err);
     if (s == MW_OK) {
         if (atlas->has_fit) {
             mw_coll_world_set_fit(p.world, &atlas->fit);

@@ -48,8 +48,9 @@ enum mw_nccl_func coll_func_of(enum mw_coll_op op)
     return func;
 }
 
+/* net_s: of the latency, what hops between nodes take. */
 struct parts {
-    double latency_s, wire_s;
+    double latency_s, wire_s, net_s;
 };
 
 /* NICs of all that groups share: of the node, or of the NVLink domain's trays
@@ -114,12 +115,13 @@ static struct parts p2p_parts(const struct mw_coll_world *w,
         intra = 0;
         inter = bytes;
     }
-    struct parts t = {7.2e-6, intra / w->system->intra_bw_Bps};
+    struct parts t = {7.2e-6, intra / w->system->intra_bw_Bps, 0};
     if (p.n_nodes > 1) {
         t.latency_s = 22.4e-6;
         if (has_plugin && w->plugin.is_any) {
             t.latency_s += 2e-6 * (double)w->plugin.latency_us;
         }
+        t.net_s = t.latency_s - 7.2e-6;
         double net = send_Bps_per_rank(w, q);
         t.wire_s = net > 0 ? fmax(t.wire_s, inter / net) : t.wire_s;
     }
@@ -137,16 +139,19 @@ static double log2_ceil(int n)
 
 /* Hops inside a domain and between; an all-reduce takes the ring or the tree
  * (a chain inside each domain), whichever is shorter, as sim/cost does. */
-static double plain_latency_s(const struct mw_system *s,
-                              const struct mw_coll_query *q, int n_nodes,
-                              int ranks)
+static struct parts plain_latency(const struct mw_system *s,
+                                  const struct mw_coll_query *q, int n_nodes,
+                                  int ranks)
 {
     double rounds = q->op == MW_ALL_REDUCE ? 2 : 1;
-    double ring = rounds * ((n_nodes * ranks - n_nodes) * s->intra_alpha_s +
-                            (n_nodes - 1) * s->inter_alpha_s);
-    double tree = rounds * ((ranks - 1) * s->intra_alpha_s +
-                            log2_ceil(n_nodes) * s->inter_alpha_s);
-    return q->op == MW_ALL_REDUCE ? fmin(ring, tree) : ring;
+    double ring_net_s = rounds * (n_nodes - 1) * s->inter_alpha_s;
+    double tree_net_s = rounds * log2_ceil(n_nodes) * s->inter_alpha_s;
+    double ring_s =
+        rounds * (n_nodes * ranks - n_nodes) * s->intra_alpha_s + ring_net_s;
+    double tree_s = rounds * (ranks - 1) * s->intra_alpha_s + tree_net_s;
+    bool is_tree = q->op == MW_ALL_REDUCE && tree_s < ring_s;
+    return is_tree ? (struct parts){tree_s, 0, tree_net_s}
+                   : (struct parts){ring_s, 0, ring_net_s};
 }
 
 static struct parts ring_parts(const struct mw_coll_world *w,
@@ -160,8 +165,28 @@ static struct parts ring_parts(const struct mw_coll_world *w,
         bw = fmin(bw, nic_Bps_per_rank(w, q) * ranks * s->inter_efficiency);
     }
     double bus = mw_coll_bus_factor(q->op, p.n_nodes * ranks);
-    return (struct parts){plain_latency_s(s, q, p.n_nodes, ranks),
-                          bytes * bus / bw};
+    struct parts t = plain_latency(s, q, p.n_nodes, ranks);
+    t.wire_s = bytes * bus / bw;
+    return t;
+}
+
+static struct parts nccl_parts(const struct mw_coll_world *w,
+                               const struct coll_group *g,
+                               enum mw_nccl_func func,
+                               const struct mw_coll_answer *a, double bytes)
+{
+    const struct mw_nccl_comm *c = &g->comm;
+    double size = fmax(1, floor(bytes + .5));
+    double GBps = (double)c->bw_GBps[func][a->algo][a->proto];
+    MW_ASSERT(GBps > 0, "%s without bandwidth", mw_nccl_algo_name(a->algo));
+    double latency_s =
+        1e-6 * mw_nccl_latency_us(c, func, a->algo, a->proto, (uint64_t)size);
+    double hidden = coll_pipe_hidden(g, func, a, size);
+    return (struct parts){
+        .latency_s = (1 - hidden) * latency_s,
+        .wire_s = size / (1e9 * GBps) + coll_pipe_s(w, g, func, a, size),
+        .net_s =
+            (1 - hidden) * 1e-6 * (double)c->net_us[func][a->algo][a->proto]};
 }
 
 enum mw_status coll_base_answer(struct mw_coll_world *w,
@@ -195,34 +220,32 @@ enum mw_status coll_base_answer(struct mw_coll_world *w,
     out->proto = c.proto;
     out->n_channels = c.n_channels;
     out->n_threads = c.n_threads;
+    if (has_plugin) {
+        struct mw_coll_time t = mw_coll_base(w, q, out, q->bytes);
+        out->time_s = t.time_s;
+    }
     return MW_OK;
 }
 
-void mw_coll_base(struct mw_coll_world *world,
-                  const struct mw_coll_query *query,
-                  const struct mw_coll_answer *answer, double bytes,
-                  double *out_latency_s, double *out_time_s)
+struct mw_coll_time mw_coll_base(struct mw_coll_world *world,
+                                 const struct mw_coll_query *query,
+                                 const struct mw_coll_answer *answer,
+                                 double bytes)
 {
     const struct coll_group *g = NULL;
     enum mw_nccl_func func = MW_NCCL_ALL_REDUCE;
-    struct parts t = {0, 0};
+    struct parts t = {0, 0, 0};
     if (!func_of(query->op, &func)) {
         t = p2p_parts(world, query, true, bytes);
     } else if (!answer->has_choice ||
                coll_group_of(world, query, true, &g, NULL) != MW_OK) {
         t = ring_parts(world, query, bytes);
     } else {
-        uint64_t size =
-            (uint64_t)(bytes * oversubscribed(world, query, g) + .5);
-        double us = mw_nccl_time_us(&g->comm, func, answer->algo, answer->proto,
-                                    size > 0 ? size : 1, 1);
-        double free_us = mw_nccl_latency_us(&g->comm, func, answer->algo,
-                                            answer->proto, size);
-        MW_ASSERT(us > 0, "%s without bandwidth",
-                  mw_nccl_algo_name(answer->algo));
-        t.latency_s = free_us * 1e-6;
-        t.wire_s = fmax(0, us - free_us) * 1e-6;
+        t = nccl_parts(world, g, func, answer,
+                       bytes * oversubscribed(world, query, g));
     }
-    *out_latency_s = t.latency_s;
-    *out_time_s = t.latency_s + t.wire_s;
+    bool is_multi = coll_place_of(world, query).n_nodes > 1;
+    return (struct mw_coll_time){.latency_s = t.latency_s,
+                                 .time_s = t.latency_s + t.wire_s,
+                                 .net_s = is_multi ? t.net_s + t.wire_s : 0};
 }

@@ -77,7 +77,6 @@ void mw_coll_keys(struct mw_coll_world *world,
                   const struct mw_coll_answer *answer, struct mw_coll_knot *out)
 {
     struct coll_place p = coll_place_of(world, query);
-    double latency_s = 0, time_s = 0;
     memset(out, 0, sizeof *out);
     class_of(world, query, p.n_nodes > 1, p.trays, out->cls, sizeof out->cls);
     snprintf(out->machine, sizeof out->machine, "%s", world->system->slug);
@@ -91,8 +90,9 @@ void mw_coll_keys(struct mw_coll_world *world,
     out->ranks = p.ppn * p.trays;
     out->nodes = p.n_nodes;
     out->log2_bytes = log2(query->bytes);
-    mw_coll_base(world, query, answer, query->bytes, &latency_s, &time_s);
-    out->share = latency_s / time_s;
+    struct mw_coll_time t = mw_coll_base(world, query, answer, query->bytes);
+    out->share = t.latency_s / t.time_s;
+    out->net = t.net_s / t.time_s;
 }
 
 /* ---- looking up ---- */
@@ -314,7 +314,7 @@ static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
     struct row {
         const char *campaign, *machine, *cls, *op, *algo, *proto;
         int64_t ranks, nodes, n_points;
-        double log2_bytes, share, ratio, weight;
+        double log2_bytes, share, net, ratio, weight;
     };
     static const struct mw_csv_field fields[] = {
         {"campaign", MW_C_STR, offsetof(struct row, campaign), true, 0, 0, 0},
@@ -328,6 +328,7 @@ static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
         {"log2_bytes", MW_C_NUM, offsetof(struct row, log2_bytes), true, 0, 60,
          0},
         {"share", MW_C_NUM, offsetof(struct row, share), true, 1e-9, 1, 0},
+        {"net", MW_C_NUM, offsetof(struct row, net), false, 0, 1, 0},
         {"ratio", MW_C_NUM, offsetof(struct row, ratio), true, 1e-3, 1e4, 0},
         {"points", MW_C_INT, offsetof(struct row, n_points), false, 0, 1e9, 0},
         {"weight", MW_C_NUM, offsetof(struct row, weight), true, -1e6, 1e6, 0},
@@ -347,6 +348,7 @@ static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
                                  .nodes = (int)r->nodes,
                                  .log2_bytes = r->log2_bytes,
                                  .share = r->share,
+                                 .net = r->net,
                                  .ratio = r->ratio,
                                  .weight = r->weight,
                                  .n_points = (int)r->n_points};

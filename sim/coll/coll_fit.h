@@ -14,7 +14,7 @@ struct mw_coll_row {
     char unit[64];   /* file; of a collection also machine and version */
     struct mw_coll_query query;
     enum mw_nccl_version version; /* whose model is used */
-    uint8_t algos; /* bit per algorithm that the job allowed; 0: all */
+    char env[96]; /* settings of the job: "NAME=VALUE NAME=VALUE" */
     double time_s;
     const char *why_not; /* reason why it is not scored, or NULL */
     bool no_fit;         /* scored, but not good enough to fit on */

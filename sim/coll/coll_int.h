@@ -31,9 +31,12 @@ struct coll_plugin {
     bool no_gdr; /* the host carries what NICs send and receive */
     float latency_us;
     uint8_t protos; /* bit per protocol it leaves on */
+    /* Copies of LL and LL128 by the host, 0: none: loads and stores up to so
+     * many bytes, a call of the driver above. */
+    double copy_above_bytes, copy_call_s, copy_Bps;
 };
 enum mw_status coll_plugin_find(const struct mw_hwdb *db,
-                                const struct mw_system *system,
+                                const struct mw_system *system, bool is_socket,
                                 struct coll_plugin *out, struct mw_err *err);
 
 /* ---- likeness (coll_kernel.c) ---- */
@@ -43,6 +46,7 @@ struct coll_feature {
     uint8_t family, op, algo, proto;
     bool is_multi, is_odd, is_plain;
     double log2_ranks, log2_nodes, log2_bytes;
+    double net;         /* share of the network between nodes */
     double share, knee; /* latency / time; log2(latency / wire), cut */
 };
 void coll_feature_of(const struct mw_coll_knot *knot, struct coll_feature *out);
@@ -107,6 +111,15 @@ int coll_domain_trays(const struct mw_coll_world *world);
 enum mw_status coll_group_of(struct mw_coll_world *world,
                              const struct mw_coll_query *query, bool has_plugin,
                              const struct coll_group **out, struct mw_err *err);
+
+/* Filling of a tree's pipeline and copies by the host (coll_pipe.c). */
+double coll_pipe_s(const struct mw_coll_world *world,
+                   const struct coll_group *group, enum mw_nccl_func func,
+                   const struct mw_coll_answer *answer, double bytes);
+
+/* Part of NCCL's latency that a ring of several chunks hides. */
+double coll_pipe_hidden(const struct coll_group *group, enum mw_nccl_func func,
+                        const struct mw_coll_answer *answer, double bytes);
 
 /* The model without correction: time and choice. */
 enum mw_status coll_base_answer(struct mw_coll_world *world,

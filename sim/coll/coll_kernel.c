@@ -16,7 +16,9 @@
  *   an odd machine has    networks and PCIe hosts that are like no other (TCP
  *                         and TCPX are like each other)
  *
- * each times likenesses of operation, algorithm, ranks and nodes. A campaign
+ * each times likenesses of operation, algorithm, ranks and nodes. What all
+ * machines and GPUs of a kind share is divided by where the time goes: the part
+ * inside nodes tells about such parts, the network's about networks. A campaign
  * of measurements has an offset of its own besides, which no prediction uses.
  *
  * The constants are standard deviations of a log ratio and lengths in octaves;
@@ -51,7 +53,7 @@ static const double
     SD_DRIFT = .07, SIZE_DRIFT = 4,
     SD_NOISE = .07, SD_NOISE_SMALL = .032,
     OTHER_ALGO = .6, OTHER_ALGO_P2P = .3, OTHER_OP = .6, OTHER_GATHER = .8,
-    OTHER_SEND = .35, OTHER_ODD = .8, ODD_TO_USUAL = .5, LOCAL_TO_NET = .4,
+    OTHER_SEND = .35, OTHER_ODD = .8, ODD_TO_USUAL = .5,
     FAMILY_KIN = .8, WIRE_ONLY = .5;
 /* clang-format on */
 
@@ -138,6 +140,7 @@ void coll_feature_of(const struct mw_coll_knot *k, struct coll_feature *f)
         .log2_ranks = log2(k->ranks),
         .log2_nodes = log2(k->nodes),
         .log2_bytes = k->log2_bytes,
+        .net = k->net,
         .share = k->share};
     double knee = log2(k->share / (wire > 1e-4 ? wire : 1e-4));
     f->knee = knee > 4 ? 4 : knee < -5 ? -5 : knee;
@@ -207,8 +210,9 @@ double coll_kernel(const struct coll_feature *a, const struct coll_feature *b)
     double nodes = a->log2_nodes - b->log2_nodes;
     double algo = algo_likeness(a, b), op = op_likeness(a, b);
     double kind = kind_likeness(a, b);
-    double far = (a->is_multi == b->is_multi ? 1 : LOCAL_TO_NET) *
-                 (a->is_odd == b->is_odd ? 1 : ODD_TO_USUAL);
+    /* What is inside nodes tells about that, networks about networks. */
+    double part = a->net * b->net + (1 - a->net) * (1 - b->net);
+    double far = part * (a->is_odd == b->is_odd ? 1 : ODD_TO_USUAL);
     double wide = trust(a) * trust(b) * algo * op * far;
     double k = SD_ANY * SD_ANY + SD_ALL * SD_ALL * wide *
                                      near(share, SHARE_ALL) *

@@ -1,6 +1,7 @@
 /*
  * The network plugin behind a system's NICs: a row of coll_plugins.csv whose
- * `nic` begins the name of the NIC in systems.csv (the longest wins).
+ * `nic` begins the name of the NIC in systems.csv (the longest wins); "Socket"
+ * is NCCL's own transport over TCP.
  */
 #include "sim/coll/coll_int.h"
 
@@ -12,7 +13,7 @@
 
 struct row {
     const char *nic, *protocols;
-    double latency_us, gdr;
+    double latency_us, gdr, copy_above_bytes, copy_us, copy_GBps;
 };
 
 static const char *nic_of(const struct mw_hwdb *db, const char *slug)
@@ -55,6 +56,11 @@ static enum mw_status read_rows(const char *path, struct mw_arena *arena,
          0},
         {"protocols", MW_C_STR, offsetof(struct row, protocols), true, 0, 0, 0},
         {"gdr", MW_C_NUM, offsetof(struct row, gdr), false, 0, 1, 1},
+        {"copy_above_bytes", MW_C_NUM, offsetof(struct row, copy_above_bytes),
+         false, 0, 1e9, 0},
+        {"copy_us", MW_C_NUM, offsetof(struct row, copy_us), false, 0, 1e6, 0},
+        {"copy_GBps", MW_C_NUM, offsetof(struct row, copy_GBps), false, 0, 1e6,
+         0},
         {.name = NULL}};
     struct mw_csv csv;
     void *rows = NULL;
@@ -78,7 +84,7 @@ static enum mw_status read_rows(const char *path, struct mw_arena *arena,
 }
 
 enum mw_status coll_plugin_find(const struct mw_hwdb *db,
-                                const struct mw_system *system,
+                                const struct mw_system *system, bool is_socket,
                                 struct coll_plugin *out, struct mw_err *err)
 {
     char path[MW_COLL_PATH_MAX];
@@ -93,16 +99,19 @@ enum mw_status coll_plugin_find(const struct mw_hwdb *db,
     }
     mw_arena_init(&arena);
     enum mw_status s = read_rows(path, &arena, &rows, &n, err);
-    const char *nic = nic_of(db, system->slug);
+    const char *nic = is_socket ? "Socket" : nic_of(db, system->slug);
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(rows[i].nic);
         if (len > longest && strncmp(nic, rows[i].nic, len) == 0) {
             longest = len;
-            found =
-                (struct coll_plugin){.is_any = true,
-                                     .latency_us = (float)rows[i].latency_us,
-                                     .no_gdr = !(rows[i].gdr > 0),
-                                     .protos = protocols_of(rows[i].protocols)};
+            found = (struct coll_plugin){
+                .is_any = true,
+                .no_gdr = !(rows[i].gdr > 0),
+                .latency_us = (float)rows[i].latency_us,
+                .protos = protocols_of(rows[i].protocols),
+                .copy_above_bytes = rows[i].copy_above_bytes,
+                .copy_call_s = 1e-6 * rows[i].copy_us,
+                .copy_Bps = 1e9 * rows[i].copy_GBps};
         }
     }
     if (s == MW_OK) {

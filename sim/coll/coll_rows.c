@@ -127,19 +127,34 @@ static enum mw_coll_harness find_harness(const char *software,
     return MW_HARNESS_TESTS;
 }
 
-/* NCCL_ALGO of the job, where the column software tells it. */
-static uint8_t algos_of(const char *software)
+/* Settings of the job, where the column software tells them: "algo Ring", or
+ * "env NAME_VALUE_NAME_VALUE", of which only the known ones are taken. */
+static void read_env(const char *software, char *out, size_t size)
 {
     static const struct {
-        const char *words;
-        enum mw_nccl_algo algo;
-    } forced[] = {{"algo Ring", MW_NCCL_RING}, {"algo NVLS", MW_NCCL_NVLS}};
-    for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++) {
-        if (strstr(software, forced[i].words)) {
-            return (uint8_t)(1U << forced[i].algo);
+        const char *words, *pair;
+    } known[] = {{"algo Ring", "NCCL_ALGO=ring"},
+                 {"algo NVLS", "NCCL_ALGO=nvls"}};
+    static const char *const names[] = {"NCCL_CROSS_NIC",
+                                        "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD",
+                                        "FI_HMEM_CUDA_USE_GDRCOPY"};
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strstr(software, known[i].words)) {
+            snprintf(out, size, "%s", known[i].pair);
+            return;
         }
     }
-    return 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *at = strstr(software, names[i]);
+        const char *value = at ? at + strlen(names[i]) + 1 : "";
+        int digits = (int)strspn(value, "0123456789");
+        if (digits > 0 && n + strlen(names[i]) + 14 < size) {
+            n += (size_t)snprintf(out + n, size - n, "%s%s=%.*s", n ? " " : "",
+                                  names[i], digits > 12 ? 12 : digits, value);
+        }
+    }
 }
 
 static enum mw_nccl_type type_of(const char *text)
@@ -281,7 +296,7 @@ static void read_software(const struct mw_csv *csv, size_t r,
     }
     row->query.harness =
         find_harness(software, mw_csv_str(csv, r, c->source), rows);
-    row->algos = algos_of(software);
+    read_env(software, row->env, sizeof row->env);
     if (!mw_nccl_version_find(version, &row->version)) {
         notice(rows, "NCCL version", *version ? version : "(not stated)",
                mw_nccl_version_name(row->version));

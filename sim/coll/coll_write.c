@@ -22,17 +22,18 @@ enum mw_status mw_coll_fit_write(const struct mw_coll_fit *fit,
         "# them), of collections also machine and NCCL version; class:\n"
         "# architecture.inside of a node, or architecture.network; ranks of a\n"
         "# node and nodes, where an NVLink domain is one node; share: of the\n"
-        "# latency in the model's time; ratio: measured / model's time, the\n"
+        "# latency in the model's time; net: of the network between nodes;\n"
+        "# ratio: measured / model's time, the\n"
         "# median of `points` rows nearest to that power of two, overhead of\n"
         "# the harness (coll_harness.csv) taken off. Written by the program\n"
         "# coll_fit (source: those tables; confidence M: fitted).\n"
-        "campaign,machine,class,op,algo,proto,ranks,nodes,log2_bytes,share,"
+        "campaign,machine,class,op,algo,proto,ranks,nodes,log2_bytes,share,net,"
         "ratio,points,weight\n");
     for (size_t i = 0; i < fit->knot.n; i++) {
         const struct mw_coll_knot *k = &fit->knot.v[i];
-        fprintf(o.f, "%s,%s,%s,%s,%s,%s,%d,%d,%.0f,%.5g,%.5g,%d,%.6g\n",
+        fprintf(o.f, "%s,%s,%s,%s,%s,%s,%d,%d,%.0f,%.5g,%.5g,%.5g,%d,%.6g\n",
                 k->campaign, k->machine, k->cls, k->op, k->algo, k->proto,
-                k->ranks, k->nodes, k->log2_bytes, k->share, k->ratio,
+                k->ranks, k->nodes, k->log2_bytes, k->share, k->net, k->ratio,
                 k->n_points, k->weight);
     }
     return mw_outfile_commit(&o, err);

@@ -205,6 +205,9 @@ static void write_gpu(struct writer *w, int gpu)
 
 static void write_nic(struct writer *w, int nic)
 {
+    if (w->s->nic_mask != 0 && (nic > 63 || !(w->s->nic_mask >> nic & 1))) {
+        return;
+    }
     open_pci(w, 0x80 + nic, "0x020700");
     mw_str_addf(w->out,
                 "<nic><net name=\"nic%d\" dev=\"%d\" speed=\"%d\" port=\"1\" "

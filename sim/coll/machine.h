@@ -16,11 +16,13 @@
 #include "hwdb/hwdb.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* What a system's node looks like; see mw_machine_describe. */
 struct mw_machine_shape {
     int sm;             /* compute capability x 10 */
     int n_gpus, n_nics; /* of a whole node */
+    uint64_t nic_mask;  /* bit k: NIC k is used; 0: all */
     int n_sockets;
     int gpus_per_switch; /* 0: on the socket itself */
     int nics_per_switch; /* 0: NICs on the sockets */

@@ -88,8 +88,11 @@ enum {
 };
 
 /* ---- settings (environment of the job) ---- */
-/* Versions with their own deltas. An unknown version takes 2.28.9. */
-enum mw_nccl_version { MW_NCCL_2_28, MW_NCCL_2_30 };
+/* Versions with their own deltas. Of an older one than 2.27 only that is known
+ * that it has no class P2C: a NIC behind a CPU that the GPU reaches chip to
+ * chip (Grace) is PHB, too far for LL128. Another unknown version takes 2.28.9.
+ */
+enum mw_nccl_version { MW_NCCL_2_28, MW_NCCL_2_30, MW_NCCL_2_26 };
 struct mw_nccl_opts {
     enum mw_nccl_version version;
     bool collnet;     /* NCCL_COLLNET_ENABLE, needs NICs that offer it */
@@ -103,17 +106,28 @@ struct mw_nccl_opts {
     uint8_t algos[MW_NCCL_FUNCS], protos[MW_NCCL_FUNCS];
     bool ll128_auto[MW_NCCL_FUNCS];
     float plugin_latency_us; /* added to what the NICs report */
+    bool is_socket;    /* NCCL_IB_DISABLE=1, NCCL_NET=Socket: the host's TCP */
+    uint64_t nic_mask; /* NCCL_IB_HCA: bit k: NIC k of a node; 0: all */
+    /* NCCL_NET_GDR_LEVEL: farthest NIC that reads and writes GPU memory. */
+    enum mw_nccl_path gdr_level;
+    /* FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD; FI_HMEM_CUDA_USE_GDRCOPY=0 makes it 0:
+     * bytes up to which the host copies by loads and stores, where a plugin
+     * copies at all (coll_pipe.c). Negative: the plugin's. */
+    double copy_above_bytes;
 };
 void mw_nccl_opts_default(struct mw_nccl_opts *opts);
 /* "2.28.9", "2.30.3+cuda13.0": the version whose deltas are known. False for
- * another, *out is then the default. */
+ * another, *out is then the nearest: 2.26 from 2.20 to 2.26, else the
+ * default. */
 bool mw_nccl_version_find(const char *text, enum mw_nccl_version *out);
 const char *mw_nccl_version_name(enum mw_nccl_version version); /* "2.28.9" */
 /*
  * One `NAME=VALUE` of the environment: NCCL_ALGO, NCCL_PROTO, NCCL_CROSS_NIC,
  * NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS, NCCL_NVLS_ENABLE,
- * NCCL_COLLNET_ENABLE, NCCL_P2P_DISABLE. NCCL's list syntax is read in full:
- * "Ring;allreduce:^Tree". Anything else: MW_EUSAGE.
+ * NCCL_COLLNET_ENABLE, NCCL_P2P_DISABLE, NCCL_IB_HCA, NCCL_IB_DISABLE,
+ * NCCL_NET, NCCL_NET_GDR_LEVEL, and of libfabric's
+ * FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD and FI_HMEM_CUDA_USE_GDRCOPY. NCCL's list
+ * syntax is read in full: "Ring;allreduce:^Tree". Anything else: MW_EUSAGE.
  */
 enum mw_status mw_nccl_opts_env(struct mw_nccl_opts *opts, const char *pair,
                                 struct mw_err *err);
@@ -180,11 +194,14 @@ struct mw_nccl_comm {
     int sm_min;
     bool has_nvls, has_collnet;
     int coll_channels, nvls_channels, p2p_channels, p2p_per_peer;
-    int n_heads;      /* CollNetDirect */
-    int n_nvls_heads; /* NVLS */
+    float tree_channel_GBps; /* most that a channel of a tree moves in a node */
+    int n_heads;             /* CollNetDirect */
+    int n_nvls_heads;        /* NVLS */
     bool is_all_nvlink;
     /* us and GB/s (algorithm bandwidth); bandwidth 0: not available */
     float lat_us[MW_NCCL_FUNCS][MW_NCCL_ALGOS][MW_NCCL_PROTOS];
+    float net_us[MW_NCCL_FUNCS][MW_NCCL_ALGOS][MW_NCCL_PROTOS]; /* of it: hops
+                                                        between nodes */
     float bw_GBps[MW_NCCL_FUNCS][MW_NCCL_ALGOS][MW_NCCL_PROTOS];
     int max_threads[MW_NCCL_ALGOS][MW_NCCL_PROTOS];
     int threshold[MW_NCCL_ALGOS][MW_NCCL_PROTOS]; /* bytes per thread */

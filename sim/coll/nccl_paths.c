@@ -216,7 +216,8 @@ static void divert_without_p2p(struct nccl_system *sys,
     }
 }
 
-/* NIC behind the CPU that the GPU reaches chip to chip: class P2C. */
+/* NIC behind the CPU that the GPU reaches chip to chip: class P2C, which
+ * versions before 2.27 do not have. */
 static void mark_p2c(struct nccl_system *sys, int net, int gpu)
 {
     int cpu = nccl_local_cpu(sys, gpu);
@@ -254,15 +255,20 @@ static void maybe_pxn(struct nccl_system *sys, int net, int gpu)
     }
 }
 
-/* GPUDirect RDMA needs support of both ends (distance is below PHB here). */
-static void maybe_no_gdr(struct nccl_system *sys, int net, int gpu)
+/* GPUDirect RDMA needs support of both ends and a NIC within the level (at PHB
+ * and beyond the way is through the CPU as it is). */
+static void maybe_no_gdr(struct nccl_system *sys, int net, int gpu,
+                         const struct mw_nccl_opts *opts)
 {
     const struct nccl_path *way =
         nccl_path_to(sys, NODE_GPU, gpu, NODE_NET, net);
     int distance = way->type;
     bool is_far = distance >= MW_PATH_PHB;
-    bool has_gdr =
-        nccl_at(sys, NODE_NET, net)->gdr && nccl_at(sys, NODE_GPU, gpu)->gdr;
+    int level =
+        opts->gdr_level < MW_PATH_PXB ? (int)opts->gdr_level : (int)MW_PATH_PXN;
+    bool has_gdr = nccl_at(sys, NODE_NET, net)->gdr &&
+                   nccl_at(sys, NODE_GPU, gpu)->gdr && distance <= level &&
+                   !opts->is_socket;
     int cpu = nccl_local_cpu(sys, gpu);
     if (is_far || has_gdr || cpu < 0) {
         return;
@@ -291,7 +297,8 @@ void nccl_compute_paths(struct nccl_system *sys,
     mw_free(now);
     mw_free(next);
     divert_without_p2p(sys, opts);
-    for (int n = 0; n < sys->count[NODE_NET]; n++) {
+    bool has_p2c = opts->version != MW_NCCL_2_26;
+    for (int n = 0; n < sys->count[NODE_NET] && has_p2c; n++) {
         for (int g = 0; g < sys->count[NODE_GPU]; g++) {
             mark_p2c(sys, n, g);
         }
@@ -299,7 +306,7 @@ void nccl_compute_paths(struct nccl_system *sys,
     for (int n = 0; n < sys->count[NODE_NET]; n++) {
         for (int g = 0; g < sys->count[NODE_GPU]; g++) {
             maybe_pxn(sys, n, g);
-            maybe_no_gdr(sys, n, g);
+            maybe_no_gdr(sys, n, g, opts);
         }
     }
     for (int n = 0; n < sys->count[NODE_NET]; n++) {

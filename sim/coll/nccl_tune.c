@@ -291,7 +291,9 @@ static float ring_latency(const struct tuning *t, int func, int proto,
     return lat + ((float)(steps - n_inter) * intra + (float)n_inter * inter);
 }
 
-static float latency(const struct tuning *t, int func, int algo, int proto)
+/* without_net: the hops between nodes cost nothing. */
+static float latency(const struct tuning *t, int func, int algo, int proto,
+                     bool without_net)
 {
     const struct mw_nccl_graph *g = graph_of(t->graphs, algo);
     int hw = g->type_intra == LINK_NVL ? HW_NVLINK : HW_PCI;
@@ -306,6 +308,7 @@ static float latency(const struct tuning *t, int func, int algo, int proto)
     if (proto == MW_NCCL_SIMPLE) {
         inter += plugin; /* the flush */
     }
+    inter = without_net ? 0 : inter;
     float base = base_lat_us[algo][proto];
     int hops = t->comm->n_ranks / t->comm->n_nodes - 1;
     float levels = (float)nccl_log2((uint64_t)t->comm->n_nodes);
@@ -483,6 +486,7 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
                        .gen = generation(graphs->sm_min),
                        .col = n_nodes <= 2 ? n_nodes - 1 : 2,
                        .ppn = (float)comm->n_ranks / (float)n_nodes};
+    comm->tree_channel_GBps = (float)tree_channel_bw[t.gen][0];
     set_threads(comm, graphs);
     set_channels(&t);
     if (comm->n_ranks <= 1) {
@@ -493,7 +497,9 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
             for (int p = 0; p < MW_NCCL_PROTOS; p++) {
                 comm->exists[f][a][p] = is_modelled(&t, f, a, p);
                 if (comm->exists[f][a][p]) {
-                    comm->lat_us[f][a][p] = latency(&t, f, a, p);
+                    comm->lat_us[f][a][p] = latency(&t, f, a, p, false);
+                    comm->net_us[f][a][p] =
+                        comm->lat_us[f][a][p] - latency(&t, f, a, p, true);
                     comm->bw_GBps[f][a][p] =
                         is_enabled(&t, f, a, p) ? bandwidth(&t, f, a, p) : 0;
                 }
