@@ -87,6 +87,11 @@ static void print_breakdown(const struct mw_step_result *r)
                "NICs and links\n",
                mw_fmt_seconds(r->shared_wires_s, text));
     }
+    if (r->router_load > 1) {
+        printf("routers as counted by calibrate: the busiest rank's experts "
+               "have %.2f times the mean\n",
+               r->router_load);
+    }
 }
 
 static void print_memory(const struct mw_step_result *r)
@@ -431,6 +436,7 @@ static json_t *view_json(const struct mw_sim_view *v)
     mw_json_set_real(o, "hfu", hfu(r));
     mw_json_set(o, "breakdown", breakdown_json(r));
     mw_json_set_real(o, "shared_wires_s", r->shared_wires_s);
+    mw_json_set_real(o, "router_load", r->router_load);
     mw_json_set(o, "memory", memory_json(r));
     mw_json_set_int(o, "events", (long long)r->events);
     mw_json_set_real(o, "wall_time_s", r->wall_time_s);

@@ -25,6 +25,14 @@ enum mw_status mw_bench_kernels(const char *scenario, const char *path,
 enum mw_status mw_bench_comm(const char *scenario, const char *path,
                              struct mw_comm *world, struct mw_err *err);
 
+/*
+ * Trains the scenario's model for 7 steps and counts where its routers send the
+ * tokens of the last 4 steps' sequences: those that a run times first; writes
+ * router.csv rows (with header) to `path`. Rank 0 works, alone.
+ */
+enum mw_status mw_bench_routing(const char *scenario, const char *path,
+                                struct mw_comm *world, struct mw_err *err);
+
 /* ---- shared ------------------------------------------------------------- */
 /*
  * Memory that operators are timed on: `next` returns pieces one after the

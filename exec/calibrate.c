@@ -11,6 +11,7 @@
 #include "exec/calibrate_int.h"
 #include "exec/launch.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,6 +133,22 @@ static enum mw_status measure_curves(struct mw_calibration *c)
     return st;
 }
 
+static bool has_experts(const struct mw_calibration *c)
+{
+    return c->scenario.model.moe.n_experts > 0;
+}
+
+static enum mw_status count_routing(struct mw_calibration *c)
+{
+    const char *path = mw_calibrate_path(c, "router.csv");
+    if (!has_experts(c)) {
+        unlink(path);
+        return MW_OK;
+    }
+    say(c, "where the routers send tokens");
+    return run_bench(c, "bench-routing", 1, path);
+}
+
 enum mw_status mw_calibrate_record(struct mw_calibration *c)
 {
     const struct mw_calibrate_result *r = c->out;
@@ -159,6 +176,9 @@ enum mw_status mw_calibrate_record(struct mw_calibration *c)
     }
     fprintf(o.f, "ranks,%d\ninsitu_factor,%.6f\n", r->n_ranks,
             r->insitu_factor);
+    if (has_experts(c)) {
+        fprintf(o.f, "router_scenario,%016" PRIx64 "\n", c->scenario.hash);
+    }
     for (int part = 0; part < MW_INSITU_COUNT; part++) {
         if (r->insitu_of[part] > 0) {
             fprintf(o.f, "insitu_factor_%s,%.6f\n",
@@ -229,6 +249,7 @@ static enum mw_status calibrate(struct mw_calibration *c)
     TRY(mw_calibrate_device(c->out->gemm_flops_per_s,
                             mw_calibrate_path(c, "gpus.csv"), c->err));
     TRY(measure_curves(c));
+    TRY(count_routing(c));
     say(c, "a real step");
     TRY(mw_calibrate_factors(c));
     return mw_calibrate_record(c);

@@ -3,6 +3,7 @@
  *
  *   kernels.csv   operators of the scenario's model, thread CPU time
  *   curves.csv    collectives and transfers, 2 .. ranks of the cluster
+ *   router.csv    with experts: tokens that each gets when training begins
  *   gpus.csv      the device with its measured peak
  *   machine.csv   processor, BLAS, MPI, mode, date, in-situ factor
  *   insitu-plan.yaml, insitu-run.json, insitu-measured.json

@@ -239,6 +239,9 @@ struct mw_exec {
     struct mw_seq_store **stores, *store; /* [n_chunks]: pools */
     void *seq_kv, *seq_dkv;
     struct mw_arena arena;
+    /* Rows by expert of each layer of experts and item of the schedule, from
+     * the own rows: [layer][item][expert]; NULL: nobody asks. */
+    int64_t *routed;
     double *loss;     /* [items of the schedule], sums over tokens */
     float loss_scale; /* 1 / tokens of the whole step */
     int step;         /* 0, 1, ... */

@@ -82,6 +82,9 @@ static const char doc[] =
     "  run PLAN              execute the plan, one rank a process\n"
     "  bench-kernels SCENARIO -o FILE   time the operators of a scenario\n"
     "  bench-comm SCENARIO -o FILE      time collectives of this many ranks\n"
+    "  bench-routing SCENARIO -o FILE    train a little, count the tokens "
+    "of\n"
+    "                                    each expert\n"
     "  fingerprint SCENARIO             processor, BLAS and MPI of this machine"
     "\n\n"
     "Example:\n"
@@ -254,11 +257,14 @@ static enum mw_status run_verb(struct args *a, struct mw_comm *world,
     if (strcmp(a->verb, "bench-comm") == 0 && a->out) {
         return mw_bench_comm(a->file, a->out, world, err);
     }
-    return mw_fail(err, MW_EUSAGE,
-                   "'%s' is not run PLAN, fingerprint SCENARIO, "
-                   "bench-kernels SCENARIO -o FILE or "
-                   "bench-comm SCENARIO -o FILE",
-                   a->verb);
+    if (strcmp(a->verb, "bench-routing") == 0 && a->out) {
+        return mw_bench_routing(a->file, a->out, world, err);
+    }
+    return mw_fail(
+        err, MW_EUSAGE,
+        "'%s' is not run PLAN, fingerprint SCENARIO, or "
+        "bench-kernels, bench-comm or bench-routing SCENARIO -o FILE",
+        a->verb);
 }
 
 /* Failures that every rank meets in the same way end in order; a failure in

@@ -259,6 +259,21 @@ static enum mw_status balance(struct mw_exec *ex, struct mw_moe_fwd *f)
     return MW_OK;
 }
 
+/* Around what takes as long as rows came here. */
+static void routed_begin(struct mw_exec *ex, const struct mw_moe_fwd *f)
+{
+    if (ex->ep->size > 1) {
+        mw_rec_routed_begin(ex->rec, arrived_rows(ex, f));
+    }
+}
+
+static void routed_end(struct mw_exec *ex)
+{
+    if (ex->ep->size > 1) {
+        mw_rec_routed_end(ex->rec);
+    }
+}
+
 /* ---- forward ------------------------------------------------------------ */
 static int fc1_width(const struct mw_dims *d)
 {
@@ -376,7 +391,9 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
     ops->experts->gather(ex->dev, ex->moe_near, f->n2, m->from, n_sent(ex),
                          d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, m->in));
+    routed_begin(ex, m);
     run_experts(ex, b, f, ex->moe_out);
+    routed_end(ex);
     MW_TRY(bring_back(ex, m, ex->moe_out, m->out));
     ops->experts->combine(ex->dev, y, m->out, m->place, m->weight, f->mid,
                           d->own_rows, d->top_k, d->hidden);
@@ -436,7 +453,9 @@ enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
                               m->place, m->weight, d->own_rows, d->top_k,
                               d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, g->dy));
+    routed_begin(ex, m);
     run_experts_backward(ex, b, f, k, ex->moe_out);
+    routed_end(ex);
     MW_TRY(bring_back(ex, m, ex->moe_out, ex->moe_near));
     ops->experts->combine(ex->dev, k->dn2, ex->moe_near, m->place, NULL, NULL,
                           d->own_rows, d->top_k, d->hidden);
@@ -455,6 +474,7 @@ enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
 {
     const struct mw_dims *d = &ex->dims;
     int w1 = fc1_width(d);
+    routed_begin(ex, &f->moe);
     for (int i = 0; i < d->n_local; i++) {
         struct expert e = expert_at(ex, &f->moe, i);
         if (e.rows == 0) {
@@ -466,6 +486,7 @@ enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
         mw_linear_weight(ex, &e.one, rows_at(ex, k->moe.dh1, e.first, w1),
                          rows_at(ex, f->moe.in, e.first, d->hidden));
     }
+    routed_end(ex);
     if (b->router.g) {
         ex->dev->ops->linear_bwd_weight(ex->dev, b->router.g, NULL,
                                         k->moe.dlogits, f->n2, d->own_rows,

@@ -63,6 +63,7 @@ static void close_segment(struct mw_rec *rec)
 {
     int64_t busy_ns = rec->dev->ops->busy_ns(rec->dev);
     const struct mw_rec_time time = {.busy_ns = busy_ns - rec->open_busy_ns,
+                                     .rows = rec->open_rows,
                                      .begin_ns = rec->open_wall_ns,
                                      .end_ns = mw_clock_wall_ns()};
     rec->is_open = false;
@@ -90,6 +91,28 @@ void mw_rec_idle(struct mw_rec *rec)
     if (rec->is_on && rec->is_open) {
         close_segment(rec);
     }
+}
+
+/* A segment with the label of the open one. */
+static void cut(struct mw_rec *rec, bool is_routed, int64_t rows)
+{
+    if (!rec->is_on || !rec->is_open) {
+        return;
+    }
+    close_segment(rec);
+    rec->label.is_routed = is_routed;
+    rec->open_rows = rows;
+    open_segment(rec);
+}
+
+void mw_rec_routed_begin(struct mw_rec *rec, int64_t rows)
+{
+    cut(rec, true, rows);
+}
+
+void mw_rec_routed_end(struct mw_rec *rec)
+{
+    cut(rec, false, 0);
 }
 
 void mw_rec_rest(struct mw_rec *rec, const char *name)

@@ -27,6 +27,7 @@ struct mw_rec_event {
     double bytes;    /* communication: whole buffer */
     enum mw_dim dim; /* whose group */
     bool is_expert;  /* MW_DIM_DP: the ranks that have the same experts */
+    bool is_routed;  /* compute: as long as rows came to this rank's experts */
     bool is_copy;    /* MW_DIM_DP: those that own the same share (dp_shard) */
     enum mw_coll_op coll;
     int peer, tag; /* sends and receives: world rank, message tag */
@@ -35,6 +36,7 @@ struct mw_rec_event {
 /* Times of one event in one step. */
 struct mw_rec_time {
     int64_t busy_ns;          /* compute: device time used */
+    int64_t rows;             /* of a routed segment */
     int64_t begin_ns, end_ns; /* wall, monotonic clock */
 };
 
@@ -49,7 +51,7 @@ struct mw_rec {
     MW_ARRAY(struct mw_rec_time) times; /* [n_steps][events.n] */
     struct mw_rec_event label;          /* of the open compute segment */
     bool is_open;
-    int64_t open_busy_ns, open_wall_ns;
+    int64_t open_busy_ns, open_wall_ns, open_rows;
 };
 
 /* Messages of a step by dimension and collective: how many, and the bytes of
@@ -68,6 +70,10 @@ void mw_rec_step_end(struct mw_rec *rec);
 /* Ends the open compute segment, if any, and opens one. */
 void mw_rec_work(struct mw_rec *rec, enum mw_span_kind span, const char *name,
                  int microbatch, int stage);
+/* The open segment goes on as one of its own, routed, with so many rows; and
+ * after it as before. */
+void mw_rec_routed_begin(struct mw_rec *rec, int64_t rows);
+void mw_rec_routed_end(struct mw_rec *rec);
 /* Between steps: waiting for the other ranks. */
 void mw_rec_rest(struct mw_rec *rec, const char *name);
 /* Ends the open segment. */

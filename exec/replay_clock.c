@@ -8,18 +8,35 @@
 
 void mw_replay_busy(const struct mw_rec *rec, int step, double *out)
 {
-    double *v = mw_calloc((size_t)rec->n_steps + 1, sizeof *v);
     for (size_t i = 0; i < rec->events.n; i++) {
-        if (step >= 0) {
-            out[i] = 1e-9 * (double)mw_rec_time(rec, step, i)->busy_ns;
-            continue;
-        }
-        for (int s = 0; s < rec->n_steps; s++) {
-            v[s] = 1e-9 * (double)mw_rec_time(rec, s, i)->busy_ns;
-        }
-        out[i] = mw_quantile(v, (size_t)rec->n_steps, 0.25);
+        out[i] = 1e-9 * (double)mw_rec_time(rec, step, i)->busy_ns;
     }
-    mw_free(v);
+}
+
+/* Lower quartile over the steps: of an event, or of a row of it. */
+static double usual_of(const struct mw_rec *rec, size_t i, bool is_row,
+                       double *room)
+{
+    size_t n = 0;
+    for (int s = 0; s < rec->n_steps; s++) {
+        const struct mw_rec_time *t = mw_rec_time(rec, s, i);
+        if (!is_row || t->rows > 0) {
+            room[n++] =
+                1e-9 * (double)t->busy_ns / (is_row ? (double)t->rows : 1.0);
+        }
+    }
+    return n > 0 ? mw_quantile(room, n, 0.25) : 0.0;
+}
+
+void mw_replay_usual(const struct mw_rec *rec, int step, double *out)
+{
+    double *room = mw_calloc((size_t)rec->n_steps + 1, sizeof *room);
+    for (size_t i = 0; i < rec->events.n; i++) {
+        bool is_routed = rec->events.v[i].is_routed;
+        double rows = (double)mw_rec_time(rec, step, i)->rows;
+        out[i] = usual_of(rec, i, is_routed, room) * (is_routed ? rows : 1.0);
+    }
+    mw_free(room);
 }
 
 /* ---- prices ------------------------------------------------------------- */

@@ -37,11 +37,15 @@ enum mw_status mw_replay(const struct mw_exec *ex, const double *busy_s,
                          const double *cost_s, struct mw_moment *out,
                          double *out_step_s, struct mw_err *err);
 
-/*
- * Busy seconds of each event: of one recorded step, or (step -1) the lower
- * quartile over all of them: a segment that lost its caches to another
- * process in some steps counts as it ran when left alone.
- */
+/* Busy seconds of each event in one recorded step. */
 void mw_replay_busy(const struct mw_rec *rec, int step, double *out);
+/*
+ * Busy seconds as they usually are: the lower quartile over all recorded steps,
+ * since a segment that lost its caches to another process in some of them
+ * counts as it ran when left alone. What is as long as rows come to the rank's
+ * experts differs from step to step by its nature: it has the lower quartile of
+ * a row's time, times the rows of this step.
+ */
+void mw_replay_usual(const struct mw_rec *rec, int step, double *out);
 
 #endif

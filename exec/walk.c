@@ -17,6 +17,8 @@
  */
 #include "exec/exec_int.h"
 
+#include <string.h>
+
 enum { DIR_FORWARD, DIR_BACKWARD };
 
 /* Where virtual stage k is on the route of a micro-batch. */
@@ -167,6 +169,19 @@ static void forget_repeated(struct mw_exec *ex, const struct mw_chunk *c,
     }
 }
 
+/* What the router of block i has decided. */
+static void note_routing(struct mw_exec *ex, const struct mw_chunk *c,
+                         const struct mw_fwd *f, int i)
+{
+    size_t experts = (size_t)ex->dims.n_experts;
+    size_t layer =
+        (size_t)mw_model_moe_layers(ex->job->model, c->blocks[i].layer);
+    size_t items = (size_t)mw_schedule_items(ex->job->schedule);
+    int64_t *row =
+        ex->routed + (layer * items + (size_t)f->microbatch) * experts;
+    memcpy(row, f->blocks[i].moe.leaving, experts * sizeof *row);
+}
+
 static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
                                    int microbatch)
 {
@@ -184,6 +199,9 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
         MW_TRY(mw_layer_fetch(ex, c->blocks[i].layer, MW_PASS_F));
         mw_part_layer(ex, c, i);
         MW_TRY(mw_block_forward(ex, &c->blocks[i], &f->blocks[i], f->x[i + 1]));
+        if (c->blocks[i].is_moe && ex->routed) {
+            note_routing(ex, c, f, i);
+        }
         if (c->blocks[i].is_moe &&
             mw_recompute_of(ex, i) != MW_RECOMPUTE_FULL) {
             mw_fwd_count_experts(ex, f, i);

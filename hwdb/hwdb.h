@@ -171,6 +171,14 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
 /* machine.csv of an overlay: key,value pairs (cpu, blas_core, blas_config,
  * mpi, mode, clock, date, insitu_factor ...). NULL when absent. */
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key);
+/* router.csv of an overlay: the tokens (times top k) of a sequence that a
+ * layer's router sends to an expert when training begins, sequences numbered through
+ * steps. The rows as they stand; returns how many (0: no such table). */
+struct mw_router_row {
+    int64_t layer, sequence, expert, rows;
+};
+size_t mw_hwdb_router(const struct mw_hwdb *db,
+                      const struct mw_router_row **out);
 const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db); /* or NULL */
 /* The folder of the shipped tables. */
 const char *mw_hwdb_data_dir(const struct mw_hwdb *db);

@@ -266,6 +266,11 @@ static const struct mw_csv_field profile_fields[] = {
 static const struct mw_csv_field machine_fields[] = {S_(key), S(value), END};
 #undef ROW
 
+#define ROW mw_router_row
+static const struct mw_csv_field router_fields[] = {I_(layer), I_(sequence),
+                                                    I_(expert), I_(rows), END};
+#undef ROW
+
 const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
     [MW_HW_GPUS] =
         {"gpus", {"slug"}, gpu_fields, sizeof(struct mw_hw_gpu_row), true},
@@ -341,4 +346,9 @@ const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
                        machine_fields,
                        sizeof(struct mw_hw_machine_row),
                        false},
+    [MW_HW_ROUTER] = {"router",
+                      {"layer", "sequence", "expert"},
+                      router_fields,
+                      sizeof(struct mw_router_row),
+                      false},
 };

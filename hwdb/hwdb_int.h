@@ -29,6 +29,7 @@ enum mw_hw_table_id {
     MW_HW_KERNELS,
     MW_HW_CURVES,
     MW_HW_MACHINE,
+    MW_HW_ROUTER,
     MW_HW_N_TABLES
 };
 
@@ -143,7 +144,7 @@ struct mw_hw_machine_row {
 /* What is known of a table before reading it. */
 enum { MW_HW_KEY_MAX = 8 };
 struct mw_hw_desc {
-    const char *name;               /* file name without ".csv" */
+    const char *name; /* file name without ".csv" */
     /* Columns that make a row unique; one that may be absent goes last. */
     const char *key[MW_HW_KEY_MAX];
     const struct mw_csv_field *fields;

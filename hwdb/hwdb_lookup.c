@@ -323,6 +323,13 @@ const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
     return NULL;
 }
 
+size_t mw_hwdb_router(const struct mw_hwdb *db,
+                      const struct mw_router_row **out)
+{
+    *out = MW_HW_ROWS(db, MW_HW_ROUTER, struct mw_router_row);
+    return mw_hw_n_rows(db, MW_HW_ROUTER);
+}
+
 const char *mw_hwdb_data_dir(const struct mw_hwdb *db)
 {
     return db->data_dir;

@@ -32,6 +32,16 @@ const struct mw_enum mw_coll_op_enums[] = {
     {"reduce", MW_REDUCE},
     {NULL, 0}};
 
+int mw_model_moe_layers(const struct mw_model *model, int layer)
+{
+    int n = 0;
+
+    for (int i = 0; i < layer; i++) {
+        n += mw_model_layer_is_moe(model, i);
+    }
+    return n;
+}
+
 bool mw_model_layer_is_moe(const struct mw_model *model, int layer)
 {
     int every = model->moe.every > 1 ? model->moe.every : 1;

@@ -62,6 +62,8 @@ struct mw_model {
 
 /* From `first_dense` on, each layer whose number from 1 divides by `every`. */
 bool mw_model_layer_is_moe(const struct mw_model *model, int layer);
+/* How many of the layers before `layer` are mixtures of experts. */
+int mw_model_moe_layers(const struct mw_model *model, int layer);
 /* Elements per head of a query or key, and of a value (MLA: they differ). */
 int mw_model_qk_dim(const struct mw_model *model);
 int mw_model_v_dim(const struct mw_model *model);
@@ -252,11 +254,13 @@ struct mw_op {
     double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
     double work_fraction; /* part of the full square that attention does:
                              0.5 + 0.5/s causal, 1 otherwise */
-    int repeat;    /* it runs so often, one after another, and all figures above
-                      are of one of them; 0 stands for 1 */
-    bool is_ring;  /* MW_OP_COLL: an exchange with the neighbours in the ring,
-                      made while attention computes with the last one's data:
-                      one less than the attention's repeats can hide */
+    int repeat;   /* it runs so often, one after another, and all figures above
+                     are of one of them; 0 stands for 1 */
+    bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
+                     made while attention computes with the last one's data:
+                     one less than the attention's repeats can hide */
+    bool is_routed; /* of rows that a router sent here: a rank may have more
+                       of them than the mean, of which all figures are */
     bool is_inner; /* MW_OP_COLL over cp: among the layout's cp_inner ranks; the
                       others with cp_inner go between such sets */
 };

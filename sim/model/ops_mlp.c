@@ -28,13 +28,14 @@ static int n_in(const struct mw_model *m)
     return m->is_gated ? 2 : 1;
 }
 
-static void add_act(const struct mw_sizes *s, const char *name, int64_t rows,
-                    int64_t width, struct mw_fsteps *out)
+static struct mw_fstep *add_act(const struct mw_sizes *s, const char *name,
+                                int64_t rows, int64_t width,
+                                struct mw_fsteps *out)
 {
     double y = x_bytes(s, (double)rows, (double)width);
 
-    mw_fstep_simple(out, s, MW_OP_ACTIVATION, name, rows, width,
-                    (n_in(s->m) + 1) * y, n_in(s->m) * y);
+    return mw_fstep_simple(out, s, MW_OP_ACTIVATION, name, rows, width,
+                           (n_in(s->m) + 1) * y, n_in(s->m) * y);
 }
 
 struct mlp_names {
@@ -85,6 +86,7 @@ static void add_grouped(const struct mw_sizes *s, const char *name,
     int64_t experts = s->m->moe.n_experts / s->work->layout->ep;
     struct mw_fstep *step = mw_fstep_linear(out, s, name, rows, n_out, in);
 
+    step->op.is_routed = true;
     step->op.batch = experts;
     step->op.m = (rows + experts - 1) / experts;
     step->op.bytes = mw_gemm_bytes(s, step->op.m, n_out, in, experts);
@@ -121,7 +123,7 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
                   MW_REDUCE_SCATTER, gathered);
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
-    add_act(s, "expert_act", rows, width, out);
+    add_act(s, "expert_act", rows, width, out)->op.is_routed = true;
     mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
     mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);

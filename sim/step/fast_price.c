@@ -65,6 +65,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->sp = l->sp;
     key->cp = l->cp;
     key->cp_form = (int)l->cp_form;
+    key->router = f->frame.price.router;
     key->cp_inner = l->cp_inner > 1 ? l->cp_inner : 0;
     key->ep = l->ep;
     key->etp = l->etp;
@@ -232,6 +233,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     mw_step_set_types(&f->frame.price, layout);
     f->frame.price.n_copies = mw_step_copies_of(layout);
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
+    f->frame.price.router = mw_router_load_of(f->ctx, f->scenario, layout);
     f->frame.price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */

@@ -143,6 +143,22 @@ static bool is_async(const struct mw_op *op)
             (op->pass == MW_PASS_B && op->coll != MW_ALL_GATHER));
 }
 
+/* Of what was routed here, with the busiest rank's rows: the others wait. */
+static struct mw_cost op_cost(const struct mw_step_price *p,
+                              const struct mw_op *op, const struct phase_at *at)
+{
+    double load = at->phase == MW_PHASE_W ? p->router.apart : p->router.synced;
+    struct mw_op busiest = *op;
+
+    if (!op->is_routed || load == 1) {
+        return mw_cost_op(p->ctx, op, at->explain);
+    }
+    busiest.m = (int64_t)llround((double)op->m * load);
+    busiest.bytes *= op->kind == MW_OP_GEMM ? 1 : load; /* mostly weights */
+    busiest.flops *= load;
+    return mw_cost_op(p->ctx, &busiest, at->explain);
+}
+
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct phase_at *at)
 {
@@ -155,7 +171,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     struct mw_cost cost =
         is_coll ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
                                mw_step_op_group(p, op), at->explain)
-                : mw_cost_op(p->ctx, op, at->explain);
+                : op_cost(p, op, at);
     bool is_causal = p->scenario->workload.causal_flops;
 
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
@@ -527,23 +543,24 @@ void mw_step_price_begin(struct mw_step_price *p,
 {
     const struct mw_workload *w = &scenario->workload;
 
-    *p = (struct mw_step_price){.scenario = scenario,
-                                .layout = layout,
-                                .n_kinds = mw_step_unit_kinds(layout),
-                                .ctx = ctx,
-                                .work = {.model = &scenario->model,
-                                         .layout = layout,
-                                         .seq = w->seq,
-                                         .is_flash = w->is_flash,
-                                         .has_dropout = w->has_dropout,
-                                         .lora_rank = w->lora_rank,
-                                         .lora_targets = w->lora_targets,
-                                         .base_dtype = w->base_dtype,
-                                         .doc_tokens = w->doc_tokens,
-                                         .scaling = w->scaling},
-                                .n_copies = mw_step_copies_of(layout),
-                                .has_tied_copy =
-                                    mw_step_copies_tied(scenario, layout)};
+    *p = (struct mw_step_price){
+        .scenario = scenario,
+        .layout = layout,
+        .n_kinds = mw_step_unit_kinds(layout),
+        .ctx = ctx,
+        .work = {.model = &scenario->model,
+                 .layout = layout,
+                 .seq = w->seq,
+                 .is_flash = w->is_flash,
+                 .has_dropout = w->has_dropout,
+                 .lora_rank = w->lora_rank,
+                 .lora_targets = w->lora_targets,
+                 .base_dtype = w->base_dtype,
+                 .doc_tokens = w->doc_tokens,
+                 .scaling = w->scaling},
+        .n_copies = mw_step_copies_of(layout),
+        .has_tied_copy = mw_step_copies_tied(scenario, layout),
+        .router = mw_router_load_of(ctx, scenario, layout)};
     mw_step_set_types(p, layout);
     mw_step_place_groups(p, layout);
     find_layers(p);

@@ -58,7 +58,7 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                            "database",
                            ctx->system->slug);
     }
-    return MW_OK;
+    return mw_router_check(ctx, scenario, err);
 }
 
 enum mw_status mw_step_check_features(const struct mw_layout *layout,
@@ -218,6 +218,7 @@ static enum mw_status fill_time(struct mw_step_frame *f,
             name_timeline(timeline, plan, out->step_time_s);
             mw_timeline_breakdown(timeline, out->breakdown_s);
         }
+        out->router_load = f->price.router.synced;
         fill_figures(f, plan->n_microbatches, out);
     }
     mw_step_tasks_release(&tasks);

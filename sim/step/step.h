@@ -54,6 +54,8 @@ struct mw_step_result {
     bool fits; /* and what is offloaded fits the host's memory, if known */
     double shared_wires_s; /* of step_time_s: traffic of different kinds that
                               met on NICs or links */
+    double router_load; /* rows of the busiest rank of an expert-parallel group
+                           over the mean, as priced; 1: even, or not known */
     uint64_t events;
     double wall_time_s;
     uint64_t rung_count[MW_RUNG_COUNT]; /* operators priced by each rung */

@@ -13,6 +13,7 @@
 #ifndef MW_SIM_STEP_STEP_INT_H
 #define MW_SIM_STEP_STEP_INT_H
 
+#include "sim/step/router_load.h"
 #include "sim/step/step.h"
 
 enum mw_step_unit {
@@ -100,7 +101,8 @@ struct mw_step_price {
     /* ZeRO-2 and 3 in a pipeline: the head gathers and scatters a copy of the
      * tied embedding of its own. */
     bool has_tied_copy;
-    int n_kinds;  /* of units: without the KEPT ones, or all */
+    struct mw_router_load router; /* of the layout: 1 where nothing is known */
+    int n_kinds;                  /* of units: without the KEPT ones, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     struct mw_unit_cost cost[MW_UNIT_COUNT];

@@ -5,6 +5,8 @@
  */
 #include "matrix.h"
 
+#include "sim/plan/plan.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -266,12 +268,97 @@ static void plans(void **state)
     }
 }
 
+/* ---- routing ---------------------------------------------------------------
+ * Four ranks with an expert each, and one with all of them, send each
+ * sequence's tokens to the same experts.
+ */
+enum { EP_RANKS = 4, SEQS = 16, MOE_LAYERS = 4, EXPERTS = 4 };
+struct routing {
+    enum mw_status status[EP_RANKS];
+    struct mw_err err[EP_RANKS];
+    int64_t rows[MOE_LAYERS][SEQS][EXPERTS]; /* [sequence]: each rank its own */
+};
+
+static enum mw_status walk_once(struct mw_comm *w, const struct mw_job *job,
+                                int64_t *routed, struct mw_err *err)
+{
+    struct mw_dev *dev;
+    struct mw_rec rec;
+    struct mw_exec ex;
+    MW_TRY(mw_dev_host.open(w->rank, &dev, err));
+    mw_rec_init(&rec, dev);
+    enum mw_status st = mw_exec_open(&ex, job, w, dev, &rec, err);
+    if (st == MW_OK) {
+        ex.routed = routed;
+        st = mw_exec_walk(&ex);
+    }
+    mw_exec_close(&ex);
+    mw_rec_release(&rec);
+    mw_dev_host.close(dev);
+    return st;
+}
+
+static void route(struct mw_comm *w, void *arg)
+{
+    struct routing *r = arg;
+    struct mw_scenario scenario;
+    struct mw_plan plan;
+    struct mw_job job;
+    char path[64];
+    int n = SEQS / w->size;
+    int64_t mine[MOE_LAYERS * SEQS * EXPERTS] = {0};
+    matrix_plan_name(path, sizeof path, w->size);
+    r->status[w->rank] =
+        mw_plan_load_own(path, &scenario, &plan, &r->err[w->rank]);
+    if (r->status[w->rank] != MW_OK) {
+        mw_comm_local_abort(w, &r->err[w->rank]);
+        return;
+    }
+    mw_job_from_plan(&job, &scenario, &plan);
+    r->status[w->rank] = walk_once(w, &job, mine, &r->err[w->rank]);
+    for (int layer = 0; layer < MOE_LAYERS; layer++) {
+        memcpy(r->rows[layer][n * w->rank], mine + layer * n * EXPERTS,
+               (size_t)(n * EXPERTS) * sizeof *mine);
+    }
+    mw_plan_release(&plan);
+    mw_scenario_release(&scenario);
+}
+
+static void route_on(int ranks, struct routing *r)
+{
+    struct mw_err err = {0};
+    const struct matrix_case c = {
+        .model = MATRIX_MOE, .tp = 1, .pp = 1, .dp = ranks, .ep = ranks};
+    matrix_write(&c, ranks);
+    assert_int_equal(mw_comm_local_run(ranks, route, r, &err), MW_OK);
+    for (int i = 0; i < ranks; i++) {
+        assert_int_equal(r->status[i], MW_OK);
+    }
+}
+
+static void routers_decide_alike(void **state)
+{
+    (void)state;
+    struct routing *spread = mw_calloc(1, sizeof *spread);
+    struct routing *alone = mw_calloc(1, sizeof *alone);
+    route_on(EP_RANKS, spread);
+    route_on(1, alone);
+    assert_memory_equal(spread->rows, alone->rows, sizeof alone->rows);
+    for (int i = 0; i < MOE_LAYERS * SEQS; i++) {
+        const int64_t *row = alone->rows[i / SEQS][i % SEQS];
+        assert_int_equal(row[0] + row[1] + row[2] + row[3], 16 * 2);
+    }
+    mw_free(spread);
+    mw_free(alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call),
         cmocka_unit_test(nobody_waits_for_ever),
         cmocka_unit_test(plans),
+        cmocka_unit_test(routers_decide_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

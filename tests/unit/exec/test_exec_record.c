@@ -82,7 +82,7 @@ static void lower_quartile_over_steps(void **state)
     for (int i = 0; i < 5; i++) {
         one_step(&rec, 1000 * us[i], 1000, 1000 * (6 - us[i]));
     }
-    mw_replay_busy(&rec, -1, busy_s);
+    mw_replay_usual(&rec, 4, busy_s);
     mw_assert_near(busy_s[0], 2e-6, 1e-12, 0);
     mw_assert_near(busy_s[1], 0, 0, 0);
     mw_assert_near(busy_s[2], 1e-6, 1e-12, 0);
@@ -92,11 +92,52 @@ static void lower_quartile_over_steps(void **state)
     mw_rec_release(&rec);
 }
 
+/* dense 10, experts 2 or 3 ns a row, dense 20 */
+static void routed_step(struct mw_rec *rec, size_t rows, size_t each)
+{
+    mw_rec_step_begin(rec);
+    mw_rec_work(rec, MW_SPAN_F, "F", 0, 0);
+    work(rec->dev, 10);
+    mw_rec_routed_begin(rec, (int64_t)rows);
+    work(rec->dev, rows * each);
+    mw_rec_routed_end(rec);
+    work(rec->dev, 20);
+    mw_rec_step_end(rec);
+}
+
+/* Each step has its own rows, at the usual time of a row. */
+static void routed_rows(void **state)
+{
+    (void)state;
+    struct mw_dev dev = {.ops = &fake_ops};
+    struct mw_rec rec;
+    double busy_s[3];
+    mw_rec_init(&rec, &dev);
+    routed_step(&rec, 5, 2); /* off */
+    rec.is_on = true;
+    routed_step(&rec, 100, 2);
+    routed_step(&rec, 0, 2);
+    routed_step(&rec, 50, 2);
+    routed_step(&rec, 200, 3);
+    assert_int_equal(rec.events.n, 3);
+    assert_true(rec.events.v[1].is_routed && !rec.events.v[2].is_routed);
+    assert_int_equal(rec.events.v[2].span, MW_SPAN_F);
+    for (int s = 0; s < 4; s++) {
+        static const double rows[] = {100, 0, 50, 200};
+        mw_replay_usual(&rec, s, busy_s);
+        mw_assert_near(busy_s[0], 10e-9, 1e-12, 0);
+        mw_assert_near(busy_s[1], rows[s] * 2e-9, 1e-12, 0);
+        mw_assert_near(busy_s[2], 20e-9, 1e-12, 0);
+    }
+    mw_rec_release(&rec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segments_and_steps),
         cmocka_unit_test(lower_quartile_over_steps),
+        cmocka_unit_test(routed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
