@@ -1,26 +1,33 @@
 /*
  * Speed of one training step's two forms.
  *
- *   evaluation   fast form of a plan, step time and peak memory of the fullest
- *                rank. Twelve plans in turn, no two alike in a row
- * (micro-batch, recomputation, ZeRO-0 or -1), by mw_fast_estimate: what one
- *                layer, embedding and head cost is remembered, everything else
- *                is worked out: sums of stages, transfers, gradient reductions,
- *                optimizer, gathers, closed form, memory of the stages
- *   alone        the same plans by mw_step_estimate: nothing is remembered
- *   sweep        every legal plan of a space (tp, pp, micro-batch,
- *                recomputation, ZeRO, GPipe and 1F1B), each once: the mean,
- * with the pricing of units the first time they are met event form   task graph
- * of one rank a stage (folded), with the breakdown of exposed time; plan and
- * prices made anew
+ * evaluation: the fast form of a plan, step time and peak memory of the fullest
+ * rank. Twelve plans in turn, no two alike in a row (micro-batch,
+ * recomputation, ZeRO-0 or -1), by mw_fast_estimate: what one layer, embedding
+ * and head cost is remembered, everything else is worked out: sums of stages,
+ * transfers, gradient reductions, optimizer, gathers, closed form, memory of
+ * the stages.
  *
- * Times are of CPU, means of many. Of one rank a GPU (unfolded): net_scale
- * moves the bytes of 16,384 GPUs, and `sim --jitter` draws each rank apart.
+ * alone: the same plans by mw_step_estimate, with nothing remembered.
+ *
+ * sweep: every legal plan of a space (tp, pp, micro-batch, recomputation, ZeRO,
+ * GPipe and 1F1B) once, the mean, with the pricing of units the first time they
+ * are met. `first` also models the collectives that it is the first to need,
+ * which the database then keeps (NCCL's choice at each size); `again` finds
+ * them.
+ *
+ * event form, folded: task graph of one rank a stage, with memory and the
+ * breakdown of exposed time; plan and prices made anew.
+ *
+ * unfolded: task graph of every rank, with the memory of the process so far.
+ *
+ * Times are of CPU, means of many; of the last one the wall clock, once.
  */
 #include "base/log.h"
 #include "base/mem.h"
 #include "sim/coll/coll_library.h"
 #include "sim/step/fast.h"
+#include "sim/step/unfold.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +253,25 @@ static void bench_event(const struct world *w, const struct job *job)
            1e3 * (cpu_s() - start) / N, (unsigned long long)events);
 }
 
+static void bench_unfolded(const struct world *w, const struct job *job)
+{
+    struct mw_layout l = plan_of(job, 0);
+    struct mw_unfold all;
+    struct mw_plan plan;
+    struct rusage u;
+
+    if (mw_plan_make(&w->scenario, &l, NULL, &plan, NULL) != MW_OK ||
+        mw_step_unfold(&w->scenario, &plan, &w->ctx, NULL, &all, NULL) !=
+            MW_OK) {
+        abort();
+    }
+    getrusage(RUSAGE_SELF, &u);
+    printf("%-26s unfolded, %d ranks %8.2f s, %llu tasks, %.2f GiB so far\n",
+           job->name, all.n_ranks, all.wall_time_s,
+           (unsigned long long)all.n_tasks, gib(1024 * (double)u.ru_maxrss));
+    mw_plan_release(&plan);
+}
+
 int main(void)
 {
     mw_log_setup("step_bench", true);
@@ -257,6 +283,7 @@ int main(void)
         bench_sweep(&w, &jobs[i], "first");
         bench_sweep(&w, &jobs[i], "again");
         bench_event(&w, &jobs[i]);
+        bench_unfolded(&w, &jobs[i]);
         close_world(&w);
     }
     return 0;

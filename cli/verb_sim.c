@@ -13,6 +13,7 @@ struct args {
     const char *scenario, *plan, *trace, *csv, *stack;
     bool is_explained, has_ledger, has_sensitivity;
     long long jitter, seed; /* draws, 0: none; -1: the workload's seed */
+    struct mw_sim_unfold unfold;
     struct mw_sim_job_args job;
 };
 
@@ -25,7 +26,9 @@ enum {
     OPT_LEDGER,
     OPT_SENSITIVITY,
     OPT_JITTER,
-    OPT_SEED
+    OPT_SEED,
+    OPT_UNFOLD,
+    OPT_SLOW
 };
 
 static const struct argp_option options[] = {
@@ -48,6 +51,14 @@ static const struct argp_option options[] = {
      "Print the share of the step that goes with each resource", 0},
     {"jitter", OPT_JITTER, "N", 0,
      "Draw the ranks' speeds N times and print how the step time varies", 0},
+    {"unfold", OPT_UNFOLD, NULL, 0,
+     "Simulate every rank, not one of each stage, and print the step beside it",
+     0},
+    {"slow", OPT_SLOW, "RANK=FACTOR,...", 0,
+     "With every rank simulated, these take so many times as long for what "
+     "they "
+     "compute",
+     0},
     {"seed", OPT_SEED, "N", 0, "Seed of --jitter (default: the workload's)", 0},
     {0}};
 
@@ -89,6 +100,16 @@ static long long whole(struct argp_state *state, const char *option,
     return v;
 }
 
+static void slow(struct argp_state *state, struct mw_sim_unfold *u,
+                 const char *text)
+{
+    struct mw_err err = {0};
+
+    if (mw_sim_unfold_slow(u, text, &err) != MW_OK) {
+        argp_error(state, "%s", err.text);
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct args *a = state->input;
@@ -121,6 +142,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_JITTER:
         a->jitter = whole(state, "--jitter", arg, 1);
+        return 0;
+    case OPT_UNFOLD:
+        a->unfold.is_asked = true;
+        return 0;
+    case OPT_SLOW:
+        slow(state, &a->unfold, arg);
         return 0;
     case OPT_SEED:
         a->seed = whole(state, "--seed", arg, 0);
@@ -173,13 +200,25 @@ static enum mw_status draw(const struct args *a, struct mw_sim_view *view,
                           seed, out, err);
 }
 
+static enum mw_status unfold(const struct args *a, struct mw_sim_view *view,
+                             struct mw_sim_unfold *out, struct mw_err *err)
+{
+    *out = a->unfold;
+    view->unfold = out;
+    return out->is_asked ? mw_sim_unfold_run(out, view->scenario, view->plan,
+                                             view->ctx, err)
+                         : MW_OK;
+}
+
 static enum mw_status show(const struct args *a, struct mw_sim_view *view,
                            struct mw_err *err)
 {
     struct mw_sim_job job;
     struct mw_jitter jitter;
+    struct mw_sim_unfold all;
     enum mw_status status = draw(a, view, &jitter, err);
 
+    status = status == MW_OK ? unfold(a, view, &all, err) : status;
     if (status != MW_OK) {
         return status;
     }
@@ -198,6 +237,7 @@ static enum mw_status show(const struct args *a, struct mw_sim_view *view,
     mw_sim_view_print(view, a->cli.json);
     view->job = NULL;
     view->jitter = NULL;
+    view->unfold = NULL;
     return MW_OK;
 }
 

@@ -276,6 +276,9 @@ static void print_people(const struct mw_sim_view *v)
     if (v->jitter != NULL) {
         print_jitter(v);
     }
+    if (v->unfold->is_asked) {
+        mw_sim_unfold_print(v->unfold, v->result->step_time_s);
+    }
     if (v->job != NULL) {
         mw_sim_job_print(v->job);
     }
@@ -455,6 +458,9 @@ static json_t *view_json(const struct mw_sim_view *v)
     }
     if (v->jitter != NULL) {
         mw_json_set(o, "jitter", jitter_json(v));
+    }
+    if (v->unfold->is_asked) {
+        mw_json_set(o, "unfolded", mw_sim_unfold_json(v->unfold));
     }
     if (v->job != NULL) {
         mw_json_set(o, "job", mw_sim_job_json(v->job));

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/sim_job.h"
+#include "cli/sim_unfold.h"
 
 #include "sim/step/jitter.h"
 #include "sim/step/ledger.h"
@@ -16,7 +17,8 @@ struct mw_sim_view {
     const struct mw_explain *explain; /* NULL: not asked for */
     const double *share;          /* [MW_RESOURCE_COUNT]; NULL: not asked for */
     const struct mw_sim_job *job; /* NULL: not asked for */
-    const struct mw_jitter *jitter; /* NULL: not asked for */
+    const struct mw_jitter *jitter;     /* NULL: not asked for */
+    const struct mw_sim_unfold *unfold; /* not NULL; looks at is_asked */
     bool has_ledger;
 };
 void mw_sim_view_print(const struct mw_sim_view *view, bool as_json);

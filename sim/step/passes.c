@@ -18,7 +18,7 @@
  */
 #include "sim/step/walk_int.h"
 
-static const enum mw_stream_kind stream_of_lane[MW_LANE_COUNT] = {
+const enum mw_stream_kind mw_walk_stream_of_lane[MW_LANE_COUNT] = {
     MW_STREAM_COMPUTE, MW_STREAM_TP,      MW_STREAM_CP,  MW_STREAM_EP,
     MW_STREAM_DP,      MW_STREAM_OFFLOAD, MW_STREAM_HOST};
 static const enum mw_span_kind kind_of_lane[MW_LANE_COUNT] = {
@@ -93,7 +93,7 @@ static void add_phase(struct walk *w, int device, const struct mw_slot *slot,
         if (ps == 0 && (lane != MW_LANE_COMPUTE || phase == MW_PHASE_R)) {
             continue;
         }
-        span = mw_walk_span(w, device, stream_of_lane[lane], kind,
+        span = mw_walk_span(w, device, mw_walk_stream_of_lane[lane], kind,
                             mw_span_kind_name(kind));
         span.microbatch = slot->microbatch / s->n_parts;
         span.stage = k;
@@ -108,8 +108,8 @@ static void add_phase(struct walk *w, int device, const struct mw_slot *slot,
 }
 
 /* Device that takes the slot's result, or -1. */
-static int receiver_of(const struct walk *w, int device,
-                       const struct mw_slot *slot)
+int mw_walk_receiver(const struct walk *w, int device,
+                     const struct mw_slot *slot)
 {
     const struct mw_schedule *s = w->s;
     int at = device * s->n_chunks + slot->chunk;
@@ -121,7 +121,7 @@ static int receiver_of(const struct walk *w, int device,
     return s->device[s->route[at] * s->route_len + next];
 }
 
-static mw_time transfer_ps(struct walk *w, int from, int to)
+mw_time mw_walk_transfer_ps(struct walk *w, int from, int to)
 {
     size_t at = (size_t)from * (size_t)w->s->n_stages + (size_t)to;
     mw_time *known = &w->transfer_ps[at];
@@ -139,7 +139,7 @@ static mw_time transfer_ps(struct walk *w, int from, int to)
 static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
                          struct slot_tasks *tasks)
 {
-    int to = receiver_of(w, device, slot);
+    int to = mw_walk_receiver(w, device, slot);
     struct mw_span span;
 
     tasks->transfer = NO_TASK;
@@ -154,7 +154,7 @@ static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
     span.bytes = mw_boundary_bytes(&w->frame->price.work) / w->s->n_parts;
     tasks->transfer =
         mw_graph_task(w->t->graph, w->stream[device][MW_STREAM_PP],
-                      transfer_ps(w, device, to), w->t->spans.n);
+                      mw_walk_transfer_ps(w, device, to), w->t->spans.n);
     mw_array_push(&w->t->spans, span);
     mw_graph_dep(w->t->graph, tasks->ready, tasks->transfer, 0);
     if (w->wire != NULL) {
@@ -316,9 +316,9 @@ static bool has_w_passes(const struct mw_schedule *s)
     return false;
 }
 
-static void walk_init(struct walk *w, struct mw_step_tasks *t,
-                      const struct mw_step_frame *frame,
-                      const struct mw_schedule *s)
+void mw_walk_init(struct walk *w, struct mw_step_tasks *t,
+                  const struct mw_step_frame *frame,
+                  const struct mw_schedule *s)
 {
     size_t n = (size_t)s->n_stages;
     size_t n_keys = n * (size_t)s->n_chunks * (size_t)mw_schedule_items(s);
@@ -341,6 +341,15 @@ static void walk_init(struct walk *w, struct mw_step_tasks *t,
         }
     }
     w->sends_early = mw_step_sends_early(&frame->price, has_w_passes(s));
+    t->twin_task = NO_TASK;
+    if (frame->price.wires != NULL && !t->no_sharing && !s->is_forward_only) {
+        mw_traffic_init(w);
+    }
+}
+
+void mw_walk_release(struct walk *w)
+{
+    mw_arena_release(&w->arena);
 }
 
 void mw_step_tasks_build(struct mw_step_tasks *t,
@@ -349,11 +358,7 @@ void mw_step_tasks_build(struct mw_step_tasks *t,
 {
     struct walk w;
 
-    walk_init(&w, t, frame, s);
-    t->twin_task = NO_TASK;
-    if (frame->price.wires != NULL && !t->no_sharing && !s->is_forward_only) {
-        mw_traffic_init(&w);
-    }
+    mw_walk_init(&w, t, frame, s);
     for (int d = 0; d < s->n_stages; d++) {
         for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
             add_slot(&w, d, i);
@@ -367,5 +372,5 @@ void mw_step_tasks_build(struct mw_step_tasks *t,
     if (!s->is_forward_only) {
         add_tails(&w);
     }
-    mw_arena_release(&w.arena);
+    mw_walk_release(&w);
 }

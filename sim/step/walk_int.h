@@ -44,6 +44,17 @@ struct walk {
 };
 
 /* ---- passes.c ---------------------------------------------------------- */
+/* Streams, wires and tables; nothing is walked yet. The frame stays the
+ * caller's. Release with mw_walk_release. */
+void mw_walk_init(struct walk *w, struct mw_step_tasks *t,
+                  const struct mw_step_frame *frame,
+                  const struct mw_schedule *s);
+void mw_walk_release(struct walk *w);
+extern const enum mw_stream_kind mw_walk_stream_of_lane[MW_LANE_COUNT];
+/* Device that takes the slot's result, or -1; how long the way takes. */
+int mw_walk_receiver(const struct walk *w, int device,
+                     const struct mw_slot *slot);
+mw_time mw_walk_transfer_ps(struct walk *w, int from, int to);
 /* Adds a task after the device's last one. */
 mw_task_id mw_walk_chain(struct walk *w, int device, mw_time ps,
                          const struct mw_span *span);

@@ -17,6 +17,14 @@ json "len(o['memory']['stages']) == 8 and o['memory']['fits'] is True"
 expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json --jitter 20 --seed 9
 json "o['jitter']['draws'] == 20 and o['jitter']['seed'] == 9 and o['jitter']['expected_s'] == o['step_time_s']"
 json "o['jitter']['least_s'] <= o['jitter']['p10_s'] <= o['jitter']['mean_s'] <= o['jitter']['p90_s'] <= o['jitter']['most_s']"
+expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json --unfold
+json "o['unfolded']['step_time_s'] == o['step_time_s'] and o['unfolded']['ranks'] == 512 and o['unfolded']['slow'] == []"
+expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json --slow 3=1.5,100=1.1
+json "o['unfolded']['step_time_s'] > o['step_time_s'] and o['unfolded']['slow'][1] == {'rank': 100, 'factor': 1.1}"
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 512=2
+first_line 'rank 512, but the plan has ranks 0 to 511'
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3=0
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3:2
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --jitter 0
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --seed 9
 
