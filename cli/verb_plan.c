@@ -42,6 +42,7 @@ static const struct argp_option options[] = {
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
      "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
      "grad_compression recompute_layers "
+     "recompute_modules (names joined by +) "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
@@ -52,7 +53,8 @@ static const struct argp_option options[] = {
      "Also enumerate: cp_form (gathers, ring, all-to-all), dp_shard (ZeRO "
      "within "
      "groups of replicas), reshard (ZeRO-3 that keeps gathered weights), "
-     "offload, recompute_layers (so many of each stage), cp_inner "
+     "offload, recompute_layers (so many of each stage), "
+     "recompute_modules (sets of them, selectively), cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "
      "(FP8), "
      "grad_dtype (fp32, 16 bits), grad_compression. Lists in the scenario's "

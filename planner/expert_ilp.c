@@ -172,9 +172,14 @@ static enum mw_status solve(struct model *m, double limit_s, double best,
     glp_set_col_bnds(m->lp, col_t(m), GLP_DB, 1, fmax(1, best * (1 - 1e-9)));
     glp_init_smcp(&simplex);
     simplex.msg_lev = GLP_MSG_OFF;
+    simplex.tm_lim = (int)(1000 * limit_s);
     int code = glp_simplex(m->lp, &simplex);
 
     *out_found = false;
+    if (code == GLP_ETMLIM) {
+        *out_bound = 1; /* the mean */
+        return MW_OK;
+    }
     if (code == 0 && glp_get_status(m->lp) == GLP_NOFEAS) {
         *out_bound = best;
         return MW_OK;

@@ -16,6 +16,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .dp_shard = -1,
                                     .reshard = -1,
                                     .recompute_layers = -1,
+                                    .recompute_modules = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -90,6 +91,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"reshard", MW_FREE_RESHARD},
         {"offload", MW_FREE_OFFLOAD},
         {"recompute_layers", MW_FREE_RECOMPUTE_LAYERS},
+        {"recompute_modules", MW_FREE_RECOMPUTE_MODULES},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -107,7 +109,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         if (!e->name) {
             return mw_fail(err, MW_EUSAGE,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
-                           "reshard, offload, recompute_layers, cp_inner, "
+                           "reshard, offload, recompute_layers, "
+                           "recompute_modules, cp_inner, "
                            "dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
@@ -152,6 +155,31 @@ static enum mw_status fix_order(struct mw_search_opts *opts, const char *value,
     return MW_OK;
 }
 
+/* "layernorm+mla_up_proj" */
+static enum mw_status fix_modules(struct mw_search_opts *opts,
+                                  const char *value, struct mw_err *err)
+{
+    int modules = 0;
+
+    while (*value) {
+        size_t n = strcspn(value, "+");
+        char word[32];
+        int bit = 0;
+
+        snprintf(word, sizeof word, "%.*s", n < 31 ? (int)n : 31, value);
+        enum mw_status status = fix_word(
+            "recompute_modules", mw_recompute_module_enums, word, &bit, err);
+
+        if (status != MW_OK) {
+            return status;
+        }
+        modules |= bit;
+        value += value[n] ? n + 1 : n;
+    }
+    opts->recompute_modules = modules == MW_MODULE_CORE_ATTN ? 0 : modules;
+    return MW_OK;
+}
+
 enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
                              const char *value, struct mw_err *err)
 {
@@ -164,6 +192,9 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     if (strcmp(key, "grad_compression") == 0) {
         return fix_word(key, mw_grad_compression_enums, value,
                         &opts->grad_compression, err);
+    }
+    if (strcmp(key, "recompute_modules") == 0) {
+        return fix_modules(opts, value, err);
     }
     if (strcmp(key, "dtype") == 0) {
         return fix_word(key, mw_dtype_choice_enums, value, &opts->dtype, err);
@@ -212,6 +243,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "cp_form, cp_inner, dp_shard, reshard, dtype, grad_dtype, "
         "grad_compression, "
         "offload_optimizer, "
-        "offload_weights, offload_activations, offload_nvme, recompute_layers",
+        "offload_weights, offload_activations, offload_nvme, recompute_layers, "
+        "recompute_modules",
         key);
 }

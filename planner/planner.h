@@ -35,7 +35,7 @@ enum mw_rank_by { MW_RANK_TIME, MW_RANK_MEMORY, MW_RANK_PARETO };
 /* Dimensions that are enumerated only when asked for, here or by a list of the
  * scenario's limits: otherwise key-value gathers over cp, ZeRO over all
  * replicas, resharding, nothing offloaded or compressed, all layers recomputed
- * or none, the workload's types. */
+ * or none, selectively the attention core, the workload's types. */
 enum mw_free_dim {
     MW_FREE_CP_FORM = 1,
     MW_FREE_DP_SHARD = 2,
@@ -43,10 +43,11 @@ enum mw_free_dim {
     MW_FREE_OFFLOAD = 8,
     MW_FREE_RECOMPUTE_LAYERS = 16,
     MW_FREE_CP_INNER = 32,
-    MW_FREE_ALL = 63, /* of those that leave what is learned alone */
-    MW_FREE_DTYPE = 64,
-    MW_FREE_GRAD_DTYPE = 128,
-    MW_FREE_COMPRESSION = 256
+    MW_FREE_RECOMPUTE_MODULES = 64,
+    MW_FREE_ALL = 127, /* of those that leave what is learned alone */
+    MW_FREE_DTYPE = 128,
+    MW_FREE_GRAD_DTYPE = 256,
+    MW_FREE_COMPRESSION = 512
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -60,7 +61,7 @@ struct mw_search_opts {
     char order_text[16];  /* where --fix order= keeps it */
     int vpp;              /* 0: all that give another chunk size */
     /* -1: not fixed, and enumerated where `free` has the dimension. */
-    int cp_form, dp_shard, reshard, recompute_layers;
+    int cp_form, dp_shard, reshard, recompute_layers, recompute_modules;
     int cp_inner;          /* 0: not fixed */
     int grad_compression;  /* -1: not fixed */
     int dtype, grad_dtype; /* as in mw_layout, -1: not fixed */

@@ -183,6 +183,9 @@ static enum mw_status check_memory(const struct mw_published *row,
     as.layout.recompute = keys.recompute >= 0
                               ? (enum mw_recompute)keys.recompute
                               : as.layout.recompute;
+    if (as.layout.recompute != MW_RECOMPUTE_SELECTIVE) {
+        as.layout.recompute_modules = 0;
+    }
     status = simulate(&c->scenario, &c->ctx, &as, &step, err);
     if (status == MW_OK) {
         c->needed_bytes = step.peak_bytes;

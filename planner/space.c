@@ -211,6 +211,37 @@ static void find_precision(struct mw_space *s)
                    &s->scenario->limits.grad_dtype, sums, s->grad_dtype);
 }
 
+/* Modules that the model has; what recomputes all of the experts' layer has
+ * nothing left for its parts. The attention core alone is spelled 0. */
+static void find_modules(struct mw_space *s)
+{
+    const struct mw_model *m = &s->scenario->model;
+    bool has_experts = m->moe.n_experts > 0;
+    const int parts = MW_MODULE_MOE_ACT | MW_MODULE_SHARED_EXPERTS;
+    bool has_dense = false;
+
+    for (int l = 0; l < m->n_layers; l++) {
+        has_dense |= !mw_model_layer_is_moe(m, l);
+    }
+    int has = MW_MODULE_CORE_ATTN | MW_MODULE_LAYERNORM |
+              (has_dense ? MW_MODULE_MLP : 0) |
+              (m->mla.on ? MW_MODULE_MLA_UP_PROJ : 0) |
+              (has_experts ? MW_MODULE_MOE | MW_MODULE_MOE_ACT : 0) |
+              (m->moe.shared_ffn > 0 ? MW_MODULE_SHARED_EXPERTS : 0);
+
+    s->modules[s->n_modules++] =
+        s->opts->recompute_modules > 0 ? s->opts->recompute_modules : 0;
+    for (int set = 2; s->opts->recompute_modules < 0 &&
+                      is_freed(s, MW_FREE_RECOMPUTE_MODULES) && set <= has;
+         set++) {
+        bool is_twice = (set & MW_MODULE_MOE) != 0 && (set & parts) != 0;
+
+        if ((set & ~has) == 0 && !is_twice) {
+            s->modules[s->n_modules++] = set;
+        }
+    }
+}
+
 static void find_compressions(struct mw_space *s)
 {
     const struct mw_int_list *listed = &s->scenario->limits.grad_compression;
@@ -247,6 +278,7 @@ static void find_rare(struct mw_space *s)
     find_offloads(s);
     find_precision(s);
     find_compressions(s);
+    find_modules(s);
 }
 
 static void find_inner(struct mw_space *s)

@@ -19,6 +19,7 @@ enum {
     MW_SPACE_ORDER_TEXT = 16,
     MW_SPACE_VPP_MAX = 64,
     MW_SPACE_OFFLOADS = MW_PARTS_MAX * MW_PARTS_MAX * MW_PARTS_MAX,
+    MW_SPACE_MODULES = 128,
     MW_SPACE_TYPES = MW_DTYPE_COUNT + 1,
     MW_SPACE_SHARDS_MAX = 64 /* divisors of dp */
 };
@@ -47,6 +48,7 @@ struct mw_space {
     int n_reshard;
     int dtype[MW_SPACE_TYPES], n_dtypes; /* as in mw_layout */
     int grad_dtype[MW_SPACE_TYPES], n_grad_dtypes;
+    int modules[MW_SPACE_MODULES], n_modules; /* of selective recomputation */
     enum mw_grad_compression compression[3];
     int n_compressions;
     /* Parts in the host's memory: of optimizer, weights, activations. */

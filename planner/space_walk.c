@@ -115,8 +115,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
 
     /* The rest of its rules was checked further up, with ZeRO-0. */
     if ((layout->dp_shard > 0 || layout->cp_inner > 1 ||
-         layout->recompute_layers > 0 || !layout->reshard ||
-         layout->grad_compression != MW_COMPRESS_NONE ||
+         layout->recompute_layers > 0 || layout->recompute_modules != 0 ||
+         !layout->reshard || layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
                         &w->s->scenario->workload, w->s->n_ranks, &rule,
@@ -185,6 +185,25 @@ static uint64_t walk_recomputed(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* What selective recomputation repeats. */
+static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
+                             bool only_count)
+{
+    const struct mw_space *s = w->s;
+    bool is_free = layout.recompute == MW_RECOMPUTE_SELECTIVE ||
+                   s->opts->recompute_modules > 0;
+    uint64_t n = 0;
+
+    for (int i = 0; i < (is_free ? s->n_modules : 1); i++) {
+        layout.recompute_modules = s->modules[i];
+        n += walk_recomputed(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Compression of gradients and offload: mostly one way each. */
 static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
                                 bool only_count)
@@ -201,7 +220,7 @@ static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
             layout.offload_optimizer = s->offload[o][0];
             layout.offload_weights = s->offload[o][1];
             layout.offload_activations = s->offload[o][2];
-            n += walk_recomputed(w, layout, only_count);
+            n += walk_modules(w, layout, only_count);
         }
     }
     return n;

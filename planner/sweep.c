@@ -265,6 +265,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " cp_inner %d",
                       o->cp_inner);
     }
+    if (o->recompute_modules >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " modules %d",
+                      o->recompute_modules);
+    }
     if (o->dtype >= 0 || o->grad_dtype >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " types %d %d",
                       o->dtype, o->grad_dtype);

@@ -187,6 +187,7 @@ static void free_fixed(struct trial *t)
                 {"recompute_layers", &o->recompute_layers, -1},
                 {"grad_compression", &o->grad_compression, -1},
                 {"cp_inner", &o->cp_inner, 0},
+                {"recompute_modules", &o->recompute_modules, -1},
                 {"dtype", &o->dtype, -1},
                 {"grad_dtype", &o->grad_dtype, -1},
                 {"offload_nvme", &o->offload_nvme, -1},

@@ -12,23 +12,15 @@ typedef enum mw_status (*emit_fn)(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err);
 
 static const struct {
-    struct mw_export_to to;
+    const char *name; /* of a framework, and whose rules hold */
+    enum mw_framework framework;
     emit_fn emit;
 } targets[] = {
-    {{"megatron-core", "Megatron-LM of August 2026 (core 0.20)", "args",
-      MW_FRAMEWORK_MEGATRON_CORE},
-     mw_export_megatron},
-    {{"torchtitan", "TorchTitan 0.2.2", "toml", MW_FRAMEWORK_TORCHTITAN},
-     mw_export_torchtitan},
-    {{"nanotron", "Nanotron 0.4", "yaml", MW_FRAMEWORK_NANOTRON},
-     mw_export_nanotron}};
+    {"megatron-core", MW_FRAMEWORK_MEGATRON_CORE, mw_export_megatron},
+    {"torchtitan", MW_FRAMEWORK_TORCHTITAN, mw_export_torchtitan},
+    {"nanotron", MW_FRAMEWORK_NANOTRON, mw_export_nanotron}};
 
 enum { N_TARGETS = sizeof targets / sizeof targets[0] };
-
-const struct mw_export_to *mw_export_target(size_t i)
-{
-    return i < N_TARGETS ? &targets[i].to : NULL;
-}
 
 void mw_export_release(struct mw_export *out)
 {
@@ -140,7 +132,7 @@ enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
     struct mw_export made = {.file = {NULL, 0, 0}};
     size_t i = 0;
 
-    while (i < N_TARGETS && strcasecmp(targets[i].to.name, name) != 0) {
+    while (i < N_TARGETS && strcasecmp(targets[i].name, name) != 0) {
         i++;
     }
     if (i == N_TARGETS) {
@@ -161,14 +153,14 @@ enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
     in = &resolved;
     enum mw_status status = check_plan(in, err);
 
-    status = status == MW_OK ? check_rules(in, targets[i].to.framework, err)
-                             : status;
+    status =
+        status == MW_OK ? check_rules(in, targets[i].framework, err) : status;
     if (status == MW_OK) {
         status = targets[i].emit(in, &made, err);
     }
     if (status != MW_OK) {
         if (status == MW_ENO) {
-            mw_err_prefix(err, "%s cannot run this plan", targets[i].to.name);
+            mw_err_prefix(err, "%s cannot run this plan", targets[i].name);
         }
         mw_export_release(&made);
         return status;

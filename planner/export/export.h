@@ -26,16 +26,6 @@ struct mw_export {
 };
 void mw_export_release(struct mw_export *out);
 
-/* A framework that plans can be written for. */
-struct mw_export_to {
-    const char *name;    /* "megatron-core" */
-    const char *version; /* whose options are written */
-    const char *ending;  /* usual ending of the file: "args" "toml" "yaml" */
-    int framework;       /* enum mw_framework: whose rules hold */
-};
-/* i-th, NULL past the end. */
-const struct mw_export_to *mw_export_target(size_t i);
-
 /*
  * Writes *out (released by the caller) on success. MW_EUSAGE: no such
  * framework; MW_ENO: it cannot run this plan ("megatron-core cannot run this

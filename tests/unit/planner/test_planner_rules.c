@@ -162,12 +162,13 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
     bool has_weights = l->offload_weights > 0,
          has_opt = l->offload_optimizer > 0;
     bool has_acts = l->offload_activations > 0;
-    bool is_all = l->recompute_layers == 0;
+    bool is_all = l->recompute_layers == 0 && l->recompute_modules == 0;
 
     switch (w->scenario.limits.framework) {
     case MW_FRAMEWORK_MEGATRON_CORE:
         return l->reshard && !has_weights && (!has_opt || l->zero >= 1) &&
-               (is_all || l->recompute == MW_RECOMPUTE_FULL) &&
+               (l->recompute_layers == 0 ||
+                l->recompute == MW_RECOMPUTE_FULL) &&
                (!has_acts || (l->pp == 1 && l->recompute == MW_RECOMPUTE_NONE));
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
         return l->reshard && is_all && (l->dp_shard == 0 || l->zero == 3) &&
@@ -181,7 +182,7 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
         return is_all && l->cp == 1 && l->dp_shard == 0 && !has_weights &&
                !has_opt && !has_acts;
     case MW_FRAMEWORK_HOST:
-        return !has_weights && !has_acts;
+        return !has_weights && !has_acts && l->recompute_modules == 0;
     default:
         return true;
     }
@@ -313,7 +314,7 @@ static void test_10000_random_scenarios(void **state)
     (void)state;
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
-             n_inner = 0, n_small = 0;
+             n_inner = 0, n_small = 0, n_modules = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -329,7 +330,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 9);
+            opts.free = 1U << pick(seed, 14, 10);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
@@ -348,6 +349,7 @@ static void test_10000_random_scenarios(void **state)
             n_typed += l->dtype != MW_DTYPE_OF_WORKLOAD;
             n_sums += l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
             n_inner += l->cp_inner > 1;
+            n_modules += l->recompute_modules != 0;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
             if (!may_run(&w, l) || !may_run_rare(&w, l) ||
                 !may_run_types(&w, l)) {
@@ -368,7 +370,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_plans > 10000);
     assert_true(n_rare > 200);
     assert_true(n_typed > 200 && n_sums > 200);
-    assert_true(n_inner > 20 && n_small > 20);
+    assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }
