@@ -104,8 +104,8 @@ enum mw_status mw_fail(struct mw_err *err, enum mw_status status,
 void mw_err_set_key(struct mw_err *err, const char *section, const char *key)
 {
     if (err != NULL) {
-        err->section = section;
-        err->key = key;
+        snprintf(err->section, sizeof err->section, "%s", section);
+        snprintf(err->key, sizeof err->key, "%s", key != NULL ? key : "");
     }
 }
 
@@ -237,7 +237,7 @@ void mw_err_prefix(struct mw_err *err, const char *fmt, ...)
 void mw_err_clear(struct mw_err *err)
 {
     if (err != NULL) {
-        err->section = err->key = NULL;
+        err->section[0] = err->key[0] = '\0';
         err->status = MW_OK;
         err->n_findings = 0;
         err->len = 0;

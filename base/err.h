@@ -34,16 +34,17 @@ enum { MW_ERR_TEXT_MAX = 8192, MW_ERR_LINES_MAX = 20 };
 
 /*
  * Accumulates up to MW_ERR_LINES_MAX findings, each one line, a finding with a
- * position followed by the source line and a caret. Zero-initialise it.
+ * position followed by the source line and a caret. Zero-initialise it. It
+ * holds no pointers: ranks send it to each other.
  */
 struct mw_err {
     enum mw_status status; /* of the first finding; MW_OK when there is none */
     int n_findings;
     size_t len;
     char text[MW_ERR_TEXT_MAX]; /* findings separated by '\n', no last one */
-    /* What asked for the impossible: a section and a key of it (or NULL) of a
-     * file that only the caller can name. section NULL: not known. */
-    const char *section, *key;
+    /* What asked for the impossible: a section and a key of it (or "") of a
+     * file that only the caller can name. section "": not known. */
+    char section[16], key[32];
 };
 
 /* A place in an input file. line and column count from 1; 0 is unknown. */
@@ -69,8 +70,8 @@ enum mw_status mw_fail_at(struct mw_err *err, enum mw_status status,
 void mw_err_prefix(struct mw_err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Says which key of the input a failure is about (strings that last; key may be
- * NULL); whoever knows the file turns it into a place (mw_scenario_blame). */
+/* Says which key of the input a failure is about (key may be NULL); whoever
+ * knows the file turns it into a place (mw_scenario_blame). */
 void mw_err_set_key(struct mw_err *err, const char *section, const char *key);
 /* mw_fail and mw_err_set_key. */
 enum mw_status mw_fail_key(struct mw_err *err, enum mw_status status,

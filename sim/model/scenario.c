@@ -419,7 +419,7 @@ void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err)
     if (err == NULL) {
         return;
     }
-    bool has_place = err->section != NULL && err->n_findings == 1 &&
+    bool has_place = err->section[0] != '\0' && err->n_findings == 1 &&
                      mw_yaml_load(scenario->file, &doc, NULL) == MW_OK;
 
     if (has_place) {

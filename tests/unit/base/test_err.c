@@ -173,6 +173,27 @@ static void prefix_goes_before_the_first_finding(void **state)
     assert_string_equal(err.text, "");
 }
 
+/* The words are copied: a rank that gets the bytes of another's error has none
+ * of its strings. */
+static void keys_are_copied(void **state)
+{
+    (void)state;
+    char section[] = "cluster", key[] = "system";
+    struct mw_err err = {0};
+    assert_int_equal(mw_fail_key(&err, MW_EINPUT, section, key, "no %d", 7),
+                     MW_EINPUT);
+    section[0] = key[0] = 'x';
+    assert_string_equal(err.text, "no 7");
+    assert_string_equal(err.section, "cluster");
+    assert_string_equal(err.key, "system");
+    mw_err_set_key(&err, "layout", NULL);
+    assert_string_equal(err.section, "layout");
+    assert_string_equal(err.key, "");
+    mw_err_clear(&err);
+    assert_string_equal(err.section, "");
+    assert_int_equal(mw_fail_key(NULL, MW_ENO, "a", "b", "c"), MW_ENO);
+}
+
 /* The exit statuses that the design lists. */
 static void exit_statuses(void **state)
 {
@@ -213,6 +234,7 @@ int main(void)
         cmocka_unit_test(overlong_message_is_cut_at_a_character),
         cmocka_unit_test(text_never_overflows),
         cmocka_unit_test(prefix_goes_before_the_first_finding),
+        cmocka_unit_test(keys_are_copied),
         cmocka_unit_test(exit_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
