@@ -20,8 +20,8 @@ enum mw_status mw_cli_choose(const char *plan_file,
                              const struct mw_cost_ctx *ctx, bool is_quiet,
                              struct mw_plan *out, struct mw_err *err);
 
-/* Puts the place in the scenario's file in front of an MW_EINPUT: what it asks of the
- * database or the machine is its own mistake. Returns status. */
+/* Puts the place in the scenario's file in front of an MW_EINPUT: what it asks
+ * of the database or the machine is its own mistake. Returns status. */
 enum mw_status mw_cli_blame(const struct mw_scenario *scenario,
                             enum mw_status status, struct mw_err *err);
 

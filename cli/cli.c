@@ -52,6 +52,14 @@ enum mw_status mw_cli_parse(const struct argp *argp, int argc, char **argv,
     return argp_parse(argp, argc, argv, 0, NULL, input) ? MW_EUSAGE : MW_OK;
 }
 
+void mw_cli_one_stdout(const struct mw_cli *cli, const char *option,
+                       const char *path, struct argp_state *state)
+{
+    if (cli->json && path != NULL && strcmp(path, "-") == 0) {
+        argp_error(state, "--json and %s - both want stdout", option);
+    }
+}
+
 int mw_cli_fail(const struct mw_err *err)
 {
     fflush(stdout);

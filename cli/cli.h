@@ -47,6 +47,11 @@ extern const struct argp mw_cli_argp;
 enum mw_status mw_cli_parse(const struct argp *argp, int argc, char **argv,
                             void *input);
 
+/* A usage error where --json and an option with FILE `-` (path NULL: not given)
+ * both want stdout. */
+void mw_cli_one_stdout(const struct mw_cli *cli, const char *option,
+                       const char *path, struct argp_state *state);
+
 /* Prints "meshwright: <findings>" on stderr and returns the exit status. */
 int mw_cli_fail(const struct mw_err *err);
 /* Prints the object on stdout (one JSON object, nothing else) and drops it;

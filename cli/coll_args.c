@@ -433,6 +433,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         finish(a, state);
+        mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
         return 0;
     default:
         return parse_option(key, arg, a, state);

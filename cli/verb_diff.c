@@ -63,9 +63,7 @@ static error_t check(const struct args *a, struct argp_state *state)
     if (a->n_files < 2) {
         argp_error(state, "which two? A and B are plans or scenarios");
     }
-    if (a->cli.json && a->plot && strcmp(a->plot, "-") == 0) {
-        argp_error(state, "--json and --plot - both want stdout");
-    }
+    mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
     return 0;
 }
 

@@ -208,6 +208,9 @@ static void check_ask(const struct mw_sched_ask *a, struct argp_state *state)
     if ((a->exact_s > 0 || a->lp_file != NULL) &&
         (a->kind == NULL || strcasecmp(a->kind, "zb-auto") != 0)) {
         argp_error(state, "--exact and --write-lp go with --kind zb-auto");
+    } else if (a->parts > 0 && a->kind != NULL &&
+               strcasecmp(a->kind, "seq1f1b") != 0) {
+        argp_error(state, "--parts goes with --kind seq1f1b");
     } else if (modes != 1) {
         argp_error(state, "which schedule? Give one of --kind NAME, "
                           "--from-csv FILE, --compare, --sweep FROM:TO:STEP");
@@ -324,6 +327,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_SUCCESS:
         check_ask(a, state);
+        mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
+        mw_cli_one_stdout(&a->cli, "--to-csv", a->to_csv, state);
         return 0;
     default:
         return a != NULL ? parse_costs(key, arg, a, state) : ARGP_ERR_UNKNOWN;

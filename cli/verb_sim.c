@@ -153,6 +153,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->seed = whole(state, "--seed", arg, 0);
         return 0;
     case ARGP_KEY_END:
+        mw_cli_one_stdout(&a->cli, "--trace", a->trace, state);
+        mw_cli_one_stdout(&a->cli, "--csv", a->csv, state);
         if (a->seed >= 0 && a->jitter == 0) {
             argp_error(state, "--seed needs --jitter");
         }

@@ -248,6 +248,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (!a->scenario && a->share.n == 0) {
             argp_error(state, "which scenario?");
         }
+        mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
+        mw_cli_one_stdout(&a->cli, "--csv", a->csv, state);
         if (a->share.n > 0 && a->n_merges == 0) {
             argp_error(state, "--share needs the rows of --merge files");
         }

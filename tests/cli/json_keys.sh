@@ -45,6 +45,22 @@ keys "kind objective memory_model stages microbatches chunks makespan_s span_s b
 # (p - 1) (F + B + W) of bubble beside m (F + B + W) of work.
 json "abs(o['bubble_rate_makespan'] - 3 / 11) < 1e-12"
 
+# One object and nothing else: no second text on stdout beside it.
+both() { # VERB ARGS... OPTION
+    expect 2 "$mw" "$@" - --json
+    first_line "--json and ${!#} - both want stdout"
+    [ -s stdout.txt ] && fail "$1 ${!#} -: output on stdout"
+}
+llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
+both sim "$llama" --trace
+both sim "$llama" --csv
+both sched --kind 1f1b --stages 4 --microbatches 8 --plot
+expect 2 "$mw" sched --kind 1f1b --stages 4 --microbatches 8 --parts 3
+both sched --kind 1f1b --stages 4 --microbatches 8 --to-csv
+both coll --system dgx-h100 --plot
+both sweep "$llama" --vary nodes=1,2 --plot
+both sweep "$llama" --vary nodes=1,2 --csv
+
 # A table of collectives is known by its columns; 1 GiB at the ring's pace.
 cat >coll.csv <<'CSV'
 id,collective,gpu,gpus,nodes,gpus_per_node,interconnect,nccl_version,dtype,size_bytes,time_us,algbw_GBps,busbw_GBps,in_place,source,note
