@@ -107,25 +107,6 @@ enum mw_status mw_step_estimate(const struct mw_scenario *scenario,
                                 double *out_time_s, double *out_peak_bytes,
                                 struct mw_err *err);
 
-/* Cost in seconds of virtual stage k's passes for one micro-batch (compute and
- * blocking TP collectives): what the partition program weighs. Layer cost is
- * that of the given layer alone; embedding and head are returned apart. */
-struct mw_layer_cost {
-    double f_s, b_s, w_s;
-};
-void mw_step_layer_cost(const struct mw_scenario *scenario,
-                        const struct mw_layout *layout,
-                        const struct mw_cost_ctx *ctx, int layer,
-                        struct mw_layer_cost *out);
-void mw_step_embedding_cost(const struct mw_scenario *scenario,
-                            const struct mw_layout *layout,
-                            const struct mw_cost_ctx *ctx,
-                            struct mw_layer_cost *out);
-void mw_step_head_cost(const struct mw_scenario *scenario,
-                       const struct mw_layout *layout,
-                       const struct mw_cost_ctx *ctx,
-                       struct mw_layer_cost *out);
-
 /* What of a rank's memory a plan may use: limits.memory_fraction of the
  * capacity where it is given (0.92 on a CPU), else capacity / (1 + error) /
  * reserve_factor: the p99 of our memory error under the stack, and what its

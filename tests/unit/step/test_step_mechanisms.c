@@ -6,7 +6,7 @@
 #include "mw_test.h"
 
 #include "step_fixture.h"
-#include "sim/step/step_int.h"
+#include "step_units.h"
 
 #include <math.h>
 
@@ -216,14 +216,14 @@ static double projection_s(const struct world *w, enum mw_pass pass)
 static void test_prediction_modules(void **state)
 {
     struct world w;
-    struct mw_layer_cost layer, plain, more;
+    struct step_unit_s layer, plain, more;
 
     (void)state;
     begin(&w, 1);
-    mw_step_layer_cost(&w.s, &w.l, &w.ctx, 0, &layer);
-    mw_step_head_cost(&w.s, &w.l, &w.ctx, &plain);
+    layer = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_DENSE);
+    plain = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_HEAD);
     w.s.model.n_mtp = 1;
-    mw_step_head_cost(&w.s, &w.l, &w.ctx, &more);
+    more = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_HEAD);
     mw_assert_near(more.f_s,
                    2 * plain.f_s + layer.f_s + projection_s(&w, MW_PASS_F),
                    1e-12, 0);

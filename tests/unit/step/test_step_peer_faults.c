@@ -6,6 +6,7 @@
 
 #include "sim/step/ledger.h"
 #include "step_fixture.h"
+#include "step_units.h"
 
 #include <math.h>
 
@@ -186,16 +187,16 @@ static void test_no_negative_time(void **state)
     for (size_t i = 0; mw_stack_name(i) != NULL; i++) {
         for (int zero = 0; zero <= 3; zero++) {
             struct mw_layout l = layout(2, 2, 8, zero);
-            struct mw_layer_cost parts[3];
-
             assert_int_equal(
                 mw_cost_ctx_set_stack(&w.ctx, mw_stack_name(i), NULL), MW_OK);
-            mw_step_layer_cost(&w.s, &l, &w.ctx, 0, &parts[0]);
-            mw_step_embedding_cost(&w.s, &l, &w.ctx, &parts[1]);
-            mw_step_head_cost(&w.s, &l, &w.ctx, &parts[2]);
+            const enum mw_step_unit units[] = {MW_UNIT_DENSE, MW_UNIT_EMBEDDING,
+                                               MW_UNIT_HEAD};
+
             for (int k = 0; k < 3; k++) {
-                assert_true(parts[k].f_s >= 0 && parts[k].b_s >= 0 &&
-                            parts[k].w_s >= 0);
+                struct step_unit_s part =
+                    step_unit_cost(&w.s, &l, &w.ctx, units[k]);
+
+                assert_true(part.f_s >= 0 && part.b_s >= 0 && part.w_s >= 0);
             }
         }
     }

@@ -5,6 +5,7 @@
 #include "mw_test.h"
 
 #include "step_fixture.h"
+#include "step_units.h"
 
 #include <math.h>
 
@@ -292,7 +293,7 @@ static void test_layer_costs_add_up(void **state)
 {
     struct bench *b = *state;
     struct mw_layout l;
-    struct mw_layer_cost layer, embedding, head;
+    struct step_unit_s layer, embedding, head;
     struct mw_step_result r;
 
     /* one device, one micro-batch: the passes are the step but for the tail and
@@ -303,9 +304,9 @@ static void test_layer_costs_add_up(void **state)
     mw_layout_default(&l);
     l.dp = 16;
     l.micro_batch = 4;
-    mw_step_layer_cost(&b->scenario, &l, &ctx, 3, &layer);
-    mw_step_embedding_cost(&b->scenario, &l, &ctx, &embedding);
-    mw_step_head_cost(&b->scenario, &l, &ctx, &head);
+    layer = step_unit_cost(&b->scenario, &l, &ctx, MW_UNIT_DENSE);
+    embedding = step_unit_cost(&b->scenario, &l, &ctx, MW_UNIT_EMBEDDING);
+    head = step_unit_cost(&b->scenario, &l, &ctx, MW_UNIT_HEAD);
     step_simulate(&r, &b->scenario, &l, &ctx, NULL);
     mw_assert_near(16 * layer.f_s + embedding.f_s + head.f_s,
                    r.breakdown_s[MW_SPAN_F], 1e-6, 0);

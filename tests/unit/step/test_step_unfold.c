@@ -9,6 +9,7 @@
 #include "sim/coll/coll_library.h"
 #include "sim/step/unfold.h"
 #include "step_fixture.h"
+#include "step_units.h"
 
 #include <math.h>
 
@@ -174,7 +175,7 @@ static void test_slow_stage(void **state)
 {
     struct step_world w;
     struct mw_layout l;
-    struct mw_layer_cost layer;
+    struct step_unit_s layer;
 
     (void)state;
     step_scenario(&w.s, "dgx-h100", 4, 64, "bf16");
@@ -182,7 +183,7 @@ static void test_slow_stage(void **state)
     mw_layout_default(&l);
     l.pp = 4;
     l.dp = 8;
-    mw_step_layer_cost(&w.s, &l, &w.ctx, 0, &layer);
+    layer = step_unit_cost(&w.s, &l, &w.ctx, MW_UNIT_DENSE);
     double even = step_with(&w, &l, -1, 1);
     double more = step_with(&w, &l, 8, 2) - even; /* stage 1, replica 0 */
     double pass = 4 * (layer.f_s + layer.b_s + layer.w_s);
