@@ -216,6 +216,7 @@ static void check_set(const struct mw_plan_args *a, struct argp_state *state)
     if (a->within_s > 0 && (a->front == 0 || !(a->job.tokens > 0))) {
         argp_error(state, "--within needs --tokens and --pareto ...,gpus");
     }
+    mw_cli_one_stdout(&a->cli, "-o", a->out, state);
     if (a->redundant > 0 && a->experts == NULL) {
         argp_error(state, "--redundant needs --experts");
     }

@@ -54,6 +54,7 @@ both() { # VERB ARGS... OPTION
 llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
 both sim "$llama" --trace
 both sim "$llama" --csv
+both plan "$llama" -o
 both sched --kind 1f1b --stages 4 --microbatches 8 --plot
 expect 2 "$mw" sched --kind 1f1b --stages 4 --microbatches 8 --parts 3
 both sched --kind 1f1b --stages 4 --microbatches 8 --to-csv
