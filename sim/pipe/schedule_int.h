@@ -39,12 +39,6 @@ void mw_sched_pair(struct mw_sched_build *b, int device);
 void mw_sched_end(struct mw_sched_build *b, struct mw_schedule *out);
 void mw_sched_drop(struct mw_sched_build *b);
 
-/* Index of the first slot of a device's list and one past its last. */
-static inline uint32_t mw_sched_n_slots(const struct mw_schedule *s, int d)
-{
-    return s->first[d + 1] - s->first[d];
-}
-
 typedef enum mw_status (*mw_gen_fn)(const struct mw_sched_args *a,
                                     struct mw_schedule *out,
                                     struct mw_err *err);
