@@ -256,22 +256,12 @@ static enum mw_status check_documents(struct mw_node *root,
     return MW_OK;
 }
 
-/* A scale is of FP8 operands, and leaves have more NICs than links up only
- * where there are leaves: elsewhere these words would do nothing. */
-static enum mw_status check_idle_words(struct mw_node *root,
-                                       const struct mw_raw_scenario *raw,
-                                       struct mw_err *err)
+/* Leaf switches have more NICs than links up only where there are leaves:
+ * elsewhere the word would do nothing. */
+static enum mw_status check_leaves(struct mw_node *root,
+                                   const struct mw_cluster *c,
+                                   struct mw_err *err)
 {
-    const struct mw_raw_workload *w = &raw->workload;
-    const struct mw_cluster *c = &raw->cluster;
-
-    if (w->scaling != MW_SCALE_TENSOR && w->dtype != MW_FP8) {
-        return mw_node_fail(
-            key_node(mw_node_get(root, "workload"), "fp8_scaling"), err,
-            "fp8_scaling says what shares a scale of an FP8 operand, but dtype "
-            "is %s; set dtype: fp8 or leave it out",
-            mw_dtype_name((enum mw_dtype)w->dtype));
-    }
     if (c->oversubscription > 1 && c->leaf_nodes == 0) {
         return mw_node_fail(
             key_node(mw_node_get(root, "cluster"), "oversubscription"), err,
@@ -346,7 +336,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->objective = raw.objective;
     out->hash = mw_scenario_hash(&raw, &out->model);
     st = take_spares(root, &out->cluster, err);
-    st = st != MW_OK ? st : check_idle_words(root, &raw, err);
+    st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     st = st != MW_OK ? st : check_documents(root, &out->workload, err);

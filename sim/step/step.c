@@ -75,9 +75,10 @@ enum mw_status mw_step_check_features(const struct mw_layout *layout,
     }
     if (layout->dtype != MW_DTYPE_OF_WORKLOAD &&
         !(ctx->gpu->peak_flops[layout->dtype - 1] > 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s has no %s rate; choose another dtype of the layout",
-                       ctx->gpu->slug, mw_dtype_choice_name(layout->dtype));
+        return mw_fail_key(
+            err, MW_EINPUT, "layout", "dtype",
+            "%s has no %s rate; choose another dtype of the layout",
+            ctx->gpu->slug, mw_dtype_choice_name(layout->dtype));
     }
     if (layout->offload_nvme != MW_NVME_NONE && !(ctx->nvme_read_Bps > 0)) {
         return mw_fail_key(

@@ -287,10 +287,6 @@ static void test_bad_input(void **state)
          "workload: {seq: 8, global_batch: 1, doc_tokens: 4, attention: "
          "unfused}\n",
          "test_scenario.yaml:4:49: doc_tokens needs attention: flash"},
-        {"format: 1\nmodel: gpt2\ncluster: {system: a, nodes: 1}\n"
-         "workload: {seq: 8, global_batch: 1, fp8_scaling: block}\n",
-         "test_scenario.yaml:4:50: fp8_scaling says what shares a scale of an "
-         "FP8 operand, but dtype is bf16"},
         {"format: 1\nmodel: gpt2\n"
          "cluster: {system: a, nodes: 4, oversubscription: 2}\n"
          "workload: {seq: 8, global_batch: 1}\n",
