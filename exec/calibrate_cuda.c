@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "exec/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,20 +27,10 @@ enum { ARGS_MAX = 10, SAID_MAX = 4096, CHECK_BYTES_MAX = 64 << 20 };
 
 static const char *find_program(struct mw_arena *arena)
 {
-    static const char *const folders[] = {"", "/../libexec/meshwright"};
     const char *given = getenv("MW_GPU_CHECK");
-    char dir[4096];
-    if (given != NULL && *given != '\0') {
-        return given;
-    }
-    for (size_t i = 0; i < 2 && mw_program_dir(dir, sizeof dir); i++) {
-        const char *path =
-            mw_arena_printf(arena, "%s%s/mw-gpu-check", dir, folders[i]);
-        if (access(path, X_OK) == 0) {
-            return path;
-        }
-    }
-    return NULL;
+    return given != NULL && *given != '\0'
+               ? given
+               : mw_launch_beside(arena, "mw-gpu-check");
 }
 
 /* Reads to the end of the pipe; the first SAID_MAX - 1 bytes stay. */

@@ -12,27 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void write_cell(FILE *f, const char *text)
-{
-    if (!strpbrk(text, ",\"\n")) {
-        fputs(text, f);
-        return;
-    }
-    fputc('"', f);
-    for (const char *c = text; *c; c++) {
-        if (*c == '"') {
-            fputc('"', f);
-        }
-        fputc(*c, f);
-    }
-    fputc('"', f);
-}
-
 static void write_row(const struct mw_csv *csv, size_t row, double flops_per_s,
                       FILE *f)
 {
     static const char source[] =
         "meshwright calibrate: peak is the highest rate of a measured GEMM";
+    struct mw_str line = {0};
     char peak[32];
     snprintf(peak, sizeof peak, "%.6f", 1e-12 * flops_per_s);
     for (size_t c = 0; c < csv->n_cols; c++) {
@@ -47,10 +32,10 @@ static void write_row(const struct mw_csv *csv, size_t row, double flops_per_s,
         } else if (strcmp(name, "source") == 0) {
             text = source;
         }
-        fputs(c > 0 ? "," : "", f);
-        write_cell(f, text);
+        mw_csv_add_cell(&line, text, c + 1 == csv->n_cols);
     }
-    fputc('\n', f);
+    fputs(line.s, f);
+    mw_str_release(&line);
 }
 
 static enum mw_status write_table(const struct mw_csv *csv, double flops_per_s,

@@ -77,21 +77,24 @@ static const char *find_in_path(struct mw_arena *arena, const char *name)
     return NULL;
 }
 
-static const char *find_exec(struct mw_arena *arena)
+const char *mw_launch_beside(struct mw_arena *arena, const char *name)
 {
+    static const char *const folders[] = {"", "/../libexec/meshwright"};
     char dir[4096];
-    if (mw_program_dir(dir, sizeof dir)) {
-        char *beside = mw_arena_printf(arena, "%s/meshwright-exec", dir);
-        char *libexec = mw_arena_printf(
-            arena, "%s/../libexec/meshwright/meshwright-exec", dir);
-        if (access(beside, X_OK) == 0) {
-            return beside;
-        }
-        if (access(libexec, X_OK) == 0) {
-            return libexec;
+    for (int i = 0; i < 2 && mw_program_dir(dir, sizeof dir); i++) {
+        const char *path =
+            mw_arena_printf(arena, "%s%s/%s", dir, folders[i], name);
+        if (access(path, X_OK) == 0) {
+            return path;
         }
     }
-    return find_in_path(arena, "meshwright-exec");
+    return NULL;
+}
+
+static const char *find_exec(struct mw_arena *arena)
+{
+    const char *beside = mw_launch_beside(arena, "meshwright-exec");
+    return beside ? beside : find_in_path(arena, "meshwright-exec");
 }
 
 static enum mw_status find_programs(struct child *c, bool is_local,

@@ -21,6 +21,10 @@ struct mw_launch {
     const char *args[MW_LAUNCH_ARGS_MAX]; /* of meshwright-exec, NULL ended */
 };
 
+/* A program of this installation: beside the running one, or in its libexec
+ * folder; NULL: in neither. */
+const char *mw_launch_beside(struct mw_arena *arena, const char *name);
+
 /* Appends an argument; asserts that there is room. */
 void mw_launch_arg(struct mw_launch *launch, const char *arg);
 
