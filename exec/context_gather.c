@@ -14,13 +14,14 @@ enum { BLOCKS, KV, DKV };
 /* Blocks of ranks into the order of sequences, or back. */
 static void reorder(struct mw_exec *ex, void *ordered, bool is_back)
 {
-    const struct mw_dims *d = &ex->dims;
-    int len = mw_context_piece(ex);
+    const struct mw_cp_set *d = &ex->cp_set;
+    int len = d->piece;
     size_t bytes = (size_t)len * (size_t)d->kv_width * ex->dev->elem_bytes;
-    for (int c = 0; c < d->n_cp; c++) {
-        for (int p = 0; p < 2 * d->n_seqs; p++) {
+    for (int c = 0; c < d->n_sets; c++) {
+        for (int p = 0; p < 2 * ex->dims.n_seqs; p++) {
             int row = c * d->rows + p * len;
-            int place = p / 2 * d->seq + mw_context_first(ex, c, p % 2);
+            int place =
+                p / 2 * ex->dims.seq + mw_context_set_first(ex, c, p % 2);
             void *a = mw_context_row(ex, ex->cp_mem[BLOCKS], row, d->kv_width);
             void *b = mw_context_row(ex, ordered, place, d->kv_width);
             ex->dev->ops->copy(ex->dev, is_back ? a : b, is_back ? b : a,
@@ -31,10 +32,10 @@ static void reorder(struct mw_exec *ex, void *ordered, bool is_back)
 
 static enum mw_status cp_collective(struct mw_exec *ex, enum mw_coll_op coll)
 {
-    struct mw_comm *cp = ex->cp;
-    size_t n = (size_t)ex->dims.rows * (size_t)ex->dims.kv_width;
+    struct mw_comm *cp = ex->cp_ring;
+    size_t n = (size_t)ex->cp_set.rows * (size_t)ex->cp_set.kv_width;
     const struct mw_rec_event e =
-        mw_context_event(ex, "cp_kv", coll, n * (size_t)ex->dims.n_cp);
+        mw_context_event(ex, "cp_kv", coll, n * (size_t)ex->cp_set.n_sets);
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
         coll == MW_ALL_GATHER
@@ -47,8 +48,9 @@ static enum mw_status cp_collective(struct mw_exec *ex, enum mw_coll_op coll)
 
 static void *own_block(const struct mw_exec *ex)
 {
-    return mw_context_row(ex, ex->cp_mem[BLOCKS], ex->at.cp * ex->dims.rows,
-                          ex->dims.kv_width);
+    const struct mw_cp_set *d = &ex->cp_set;
+    return mw_context_row(ex, ex->cp_mem[BLOCKS], d->index * d->rows,
+                          d->kv_width);
 }
 
 static enum mw_status gather(struct mw_exec *ex,
@@ -64,13 +66,13 @@ static enum mw_status gather(struct mw_exec *ex,
 static struct mw_dev_attention
 piece(const struct mw_exec *ex, const struct mw_dev_attention *a, int s, int p)
 {
-    const struct mw_dims *d = &ex->dims;
-    int row = s * (d->seq / d->n_cp) + p * mw_context_piece(ex);
-    int key = s * d->seq, ld_out = d->q_width;
+    const struct mw_cp_set *d = &ex->cp_set;
+    int row = (2 * s + p) * d->piece, seq = ex->dims.seq;
+    int key = s * seq, ld_out = d->q_width;
     struct mw_dev_attention one = *a;
     size_t half = (size_t)d->kv_width / 2;
     one.n_seqs = 1;
-    one.seq = d->seq;
+    one.seq = seq;
     one.ld_kv = d->kv_width;
     one.q = mw_context_row(ex, a->q, row, a->ld_q);
     one.k = mw_context_row(ex, ex->cp_mem[KV], key, d->kv_width);
@@ -92,9 +94,9 @@ static void each_piece(struct mw_exec *ex, const struct mw_dev_attention *a)
     for (int i = 0; i < 2 * ex->dims.n_seqs; i++) {
         const struct mw_dev_attention one = piece(ex, a, i / 2, i % 2);
         const struct mw_dev_queries own = {
-            .first = mw_context_first(ex, ex->at.cp, i % 2),
-            .n = mw_context_piece(ex),
-            .ld_lse = ex->dims.rows};
+            .first = mw_context_set_first(ex, ex->cp_set.index, i % 2),
+            .n = ex->cp_set.piece,
+            .ld_lse = ex->cp_set.rows};
         if (a->dout) {
             ops->attention_part_bwd(ex->dev, &one, &own);
         } else {
@@ -129,8 +131,8 @@ enum mw_status mw_gather_backward(struct mw_exec *ex,
 
 void mw_gather_open(struct mw_exec *ex)
 {
-    const struct mw_dims *d = &ex->dims;
-    size_t n = (size_t)d->rows * (size_t)d->n_cp * (size_t)d->kv_width;
+    const struct mw_cp_set *d = &ex->cp_set;
+    size_t n = (size_t)d->rows * (size_t)d->n_sets * (size_t)d->kv_width;
     for (int i = BLOCKS; i <= DKV; i++) {
         mw_context_alloc(ex, i, n);
     }

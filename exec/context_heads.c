@@ -1,7 +1,8 @@
 /*
  * Context parallelism by heads (DeepSpeed Ulysses: Jacobs et al., 2023): an
  * all-to-all turns a part of the tokens of all heads into whole sequences of a
- * part of the heads, so that the core is an ordinary one:
+ * part of the heads, so that the core is an ordinary one (with cp_inner into
+ * what a set of ranks has of sequences, and the core is a ring's or gather's):
  *
  *   token layout   [own rows][heads]        head layout   [all rows][own heads]
  *
@@ -17,9 +18,9 @@
  */
 #include "exec/context_int.h"
 
-/* Of ex->cp_mem: blocks to send and received; gradients of the own heads; q and
- * kv of the own tokens. */
-enum { SEND, RECV, DQ, DK, DV, DOUT, TOKEN_Q, TOKEN_KV };
+/* Of ex->cp_mem, behind those of a ring or gather: blocks to send and received;
+ * gradients of the own heads; q and kv of the own tokens. */
+enum { SEND = 8, RECV, DQ, DK, DV, DOUT, TOKEN_Q, TOKEN_KV };
 
 /* ---- the exchange -------------------------------------------------------- */
 /* Rows of the own tokens, `width` elements of each, ld apart. */
@@ -33,8 +34,8 @@ static void cut(struct mw_exec *ex, const struct tokens *t, bool is_back)
 {
     const struct mw_dims *d = &ex->dims;
     size_t el = ex->dev->elem_bytes;
-    int part = t->width / d->n_cp;
-    for (int c = 0; c < d->n_cp; c++) {
+    int n = ex->cp_set.n_deal, part = t->width / n;
+    for (int c = 0; c < n; c++) {
         struct mw_dev_rows rows = {
             mw_dev_at(ex->dev, t->p, (size_t)c * (size_t)part),
             (size_t)t->ld * el};
@@ -52,12 +53,13 @@ static void cut(struct mw_exec *ex, const struct tokens *t, bool is_back)
 static void join(struct mw_exec *ex, void *whole, int part, bool is_back)
 {
     const struct mw_dims *d = &ex->dims;
-    int len = mw_context_piece(ex);
+    int len = mw_context_piece(ex), n = ex->cp_set.n_deal;
     size_t bytes = (size_t)len * (size_t)part * ex->dev->elem_bytes;
     void *blocks = ex->cp_mem[is_back ? SEND : RECV];
-    for (int c = 0; c < d->n_cp; c++) {
+    for (int c = 0; c < n; c++) {
         for (int p = 0; p < 2 * d->n_seqs; p++) {
-            int place = p / 2 * d->seq + mw_context_first(ex, c, p % 2);
+            int in_set = p % 2 == 0 ? c : 2 * n - 1 - c;
+            int place = (p / 2 * 2 * n + in_set) * len;
             void *a = mw_context_row(ex, blocks, c * d->rows + p * len, part);
             void *b = mw_context_row(ex, whole, place, part);
             ex->dev->ops->copy(ex->dev, is_back ? a : b, is_back ? b : a,
@@ -68,7 +70,7 @@ static void join(struct mw_exec *ex, void *whole, int part, bool is_back)
 
 static enum mw_status exchange(struct mw_exec *ex, const char *name, int width)
 {
-    struct mw_comm *cp = ex->cp;
+    struct mw_comm *cp = ex->cp_deal;
     size_t n = (size_t)ex->dims.rows * (size_t)width;
     const struct mw_rec_event e = mw_context_event(ex, name, MW_ALL_TO_ALL, n);
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
@@ -84,14 +86,14 @@ static enum mw_status to_heads(struct mw_exec *ex, const char *name,
 {
     cut(ex, &t, false);
     MW_TRY(exchange(ex, name, t.width));
-    join(ex, heads, t.width / ex->dims.n_cp, false);
+    join(ex, heads, t.width / ex->cp_set.n_deal, false);
     return MW_OK;
 }
 
 static enum mw_status to_tokens(struct mw_exec *ex, const char *name,
                                 void *heads, struct tokens t)
 {
-    join(ex, heads, t.width / ex->dims.n_cp, true);
+    join(ex, heads, t.width / ex->cp_set.n_deal, true);
     MW_TRY(exchange(ex, name, t.width));
     cut(ex, &t, true);
     return MW_OK;
@@ -102,13 +104,14 @@ static struct mw_dev_attention own_heads(const struct mw_exec *ex,
                                          const struct mw_block_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
+    const struct mw_cp_set *s = &ex->cp_set;
     return (struct mw_dev_attention){.n_seqs = d->n_seqs,
                                      .seq = d->seq,
-                                     .n_heads = d->n_heads / d->n_cp,
-                                     .n_kv_heads = d->n_kv_heads / d->n_cp,
+                                     .n_heads = s->n_heads,
+                                     .n_kv_heads = d->n_kv_heads / s->n_deal,
                                      .head_dim = d->head_dim,
-                                     .ld_q = d->q_width / d->n_cp,
-                                     .ld_kv = d->kv_width / 2 / d->n_cp,
+                                     .ld_q = s->q_width,
+                                     .ld_kv = s->kv_width / 2,
                                      .q = f->head_q,
                                      .k = f->head_k,
                                      .v = f->head_v,
@@ -128,7 +131,7 @@ enum mw_status mw_heads_forward(struct mw_exec *ex,
         to_heads(ex, "cp_k", (struct tokens){a->k, a->ld_kv, kv}, f->head_k));
     MW_TRY(
         to_heads(ex, "cp_v", (struct tokens){a->v, a->ld_kv, kv}, f->head_v));
-    ex->dev->ops->attention_fwd(ex->dev, &own);
+    MW_TRY(mw_context_set_forward(ex, &own));
     return to_tokens(ex, "cp_o", f->head_out, (struct tokens){a->out, q, q});
 }
 
@@ -144,7 +147,7 @@ enum mw_status mw_heads_backward(struct mw_exec *ex,
     own.dq = ex->cp_mem[DQ];
     own.dk = ex->cp_mem[DK];
     own.dv = ex->cp_mem[DV];
-    ex->dev->ops->attention_bwd(ex->dev, &own);
+    MW_TRY(mw_context_set_backward(ex, f, &own));
     MW_TRY(to_tokens(ex, "cp_v", own.dv, (struct tokens){a->dv, a->ld_kv, kv}));
     MW_TRY(to_tokens(ex, "cp_k", own.dk, (struct tokens){a->dk, a->ld_kv, kv}));
     return to_tokens(ex, "cp_q", own.dq, (struct tokens){a->dq, a->ld_q, q});

@@ -5,6 +5,8 @@
  *   gather   context_gather.c   keys and values of all ranks before the core
  *   ring     context_ring.c     blocks of them pass by, one a step
  *   a2a      context_heads.c    whole sequences of a part of the heads
+ *
+ * cp_inner is a2a among neighbours around one of the others.
  */
 #ifndef MW_EXEC_CONTEXT_INT_H
 #define MW_EXEC_CONTEXT_INT_H
@@ -15,6 +17,14 @@
 int mw_context_piece(const struct mw_exec *ex);
 /* Where piece i (0 or 1) of a CP rank begins in the sequence. */
 int mw_context_first(const struct mw_exec *ex, int cp_rank, int i);
+/* The same of a set of ranks that deal out heads. */
+int mw_context_set_first(const struct mw_exec *ex, int set, int i);
+/* The core of what a set has, `a` of its own heads: with the other sets. */
+enum mw_status mw_context_set_forward(struct mw_exec *ex,
+                                      const struct mw_dev_attention *a);
+enum mw_status mw_context_set_backward(struct mw_exec *ex,
+                                       const struct mw_block_fwd *f,
+                                       const struct mw_dev_attention *a);
 static inline void *mw_context_row(const struct mw_exec *ex, const void *p,
                                    int row, int ld)
 {

@@ -29,7 +29,7 @@ struct meeting {
 
 static struct meeting meet(const struct mw_exec *ex, int visitor)
 {
-    int len = mw_context_piece(ex), own = ex->at.cp;
+    int len = ex->cp_set.piece, own = ex->cp_set.index;
     if (visitor == own) {
         return (struct meeting){0, 2 * len, 2 * len, 0};
     }
@@ -43,8 +43,8 @@ static struct mw_dev_attention arguments(const struct mw_exec *ex,
                                          const struct mw_dev_attention *a,
                                          const struct meeting *m, int s)
 {
-    const struct mw_dims *d = &ex->dims;
-    int in_rank = s * 2 * mw_context_piece(ex), row = in_rank + m->row;
+    const struct mw_cp_set *d = &ex->cp_set;
+    int in_rank = s * 2 * d->piece, row = in_rank + m->row;
     size_t half = (size_t)d->kv_width / 2;
     struct mw_dev_attention one = *a;
     one.n_seqs = 1;
@@ -66,16 +66,17 @@ static struct mw_dev_attention arguments(const struct mw_exec *ex,
 
 static int visitor_at(const struct mw_exec *ex, int step)
 {
-    return (ex->at.cp - step + ex->dims.n_cp) % ex->dims.n_cp;
+    int n = ex->cp_set.n_sets;
+    return (ex->cp_set.index - step + n) % n;
 }
 
 static void merge(struct mw_exec *ex, const struct mw_dev_attention *whole,
                   const struct mw_dev_attention *part, int rows)
 {
-    const struct mw_dims *d = &ex->dims;
+    const struct mw_cp_set *d = &ex->cp_set;
     const struct mw_dev_merge m = {.rows = rows,
                                    .n_heads = d->n_heads,
-                                   .head_dim = d->head_dim,
+                                   .head_dim = ex->dims.head_dim,
                                    .ld_lse = d->rows,
                                    .out = whole->out,
                                    .lse = whole->lse,
@@ -89,7 +90,7 @@ static void step_forward(struct mw_exec *ex, const struct mw_dev_attention *a,
 {
     const struct meeting m = meet(ex, visitor_at(ex, step));
     const struct mw_dev_queries own = {
-        .first = m.first, .n = m.n_queries, .ld_lse = ex->dims.rows};
+        .first = m.first, .n = m.n_queries, .ld_lse = ex->cp_set.rows};
     struct mw_dev_attention into = *a;
     if (step > 0) {
         into.out = ex->cp_mem[OUT];
@@ -111,7 +112,7 @@ static void step_backward(struct mw_exec *ex, const struct mw_dev_attention *a,
     const struct meeting m = meet(ex, visitor_at(ex, step));
     const struct mw_dev_queries own = {.first = m.first,
                                        .n = m.n_queries,
-                                       .ld_lse = ex->dims.rows,
+                                       .ld_lse = ex->cp_set.rows,
                                        .adds_dq = step > 0};
     for (int s = 0; s < ex->dims.n_seqs; s++) {
         const struct mw_dev_attention one = arguments(ex, a, &m, s);
@@ -123,13 +124,13 @@ static void step_backward(struct mw_exec *ex, const struct mw_dev_attention *a,
 static int neighbour(const struct mw_exec *ex, int way)
 {
     struct mw_coord at = ex->at;
-    at.cp = (at.cp + way + ex->dims.n_cp) % ex->dims.n_cp;
+    at.cp = (at.cp + way * ex->cp_set.n_deal + ex->dims.n_cp) % ex->dims.n_cp;
     return mw_layout_rank(&ex->job->layout, at);
 }
 
 static size_t block_elems(const struct mw_exec *ex)
 {
-    return (size_t)ex->dims.rows * (size_t)ex->dims.kv_width;
+    return (size_t)ex->cp_set.rows * (size_t)ex->cp_set.kv_width;
 }
 
 /* Behind the tags of messages between stages (walk.c). */
@@ -170,7 +171,7 @@ static enum mw_status pass_on(struct mw_exec *ex, int which, const char *name,
 enum mw_status mw_ring_forward(struct mw_exec *ex,
                                const struct mw_dev_attention *a)
 {
-    int n = ex->dims.n_cp;
+    int n = ex->cp_set.n_sets;
     mw_context_pack(ex, ex->cp_mem[KV], a->k, a->v, a->ld_kv, false);
     for (int step = 0; step < n; step++) {
         step_forward(ex, a, step);
@@ -184,7 +185,7 @@ enum mw_status mw_ring_forward(struct mw_exec *ex,
 enum mw_status mw_ring_backward(struct mw_exec *ex,
                                 const struct mw_dev_attention *a)
 {
-    int n = ex->dims.n_cp;
+    int n = ex->cp_set.n_sets;
     mw_context_pack(ex, ex->cp_mem[KV], a->k, a->v, a->ld_kv, false);
     ex->dev->ops->zero(ex->dev, ex->cp_mem[DKV], ex->cp_bytes[DKV]);
     for (int step = 0; step < n; step++) {
@@ -200,7 +201,7 @@ enum mw_status mw_ring_backward(struct mw_exec *ex,
 
 void mw_ring_open(struct mw_exec *ex)
 {
-    const struct mw_dims *d = &ex->dims;
+    const struct mw_cp_set *d = &ex->cp_set;
     for (int i = KV; i <= DKV_NEXT; i++) {
         mw_context_alloc(ex, i, block_elems(ex));
     }

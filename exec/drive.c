@@ -110,9 +110,9 @@ static int peers_of(const struct mw_layout *l, int rank, int *peers)
     }
     for (int i = 0; i < l->cp && l->cp_form == MW_CP_RING; i++) {
         struct mw_coord at = own;
-        int ahead = (i - own.cp + l->cp) % l->cp;
+        int ahead = (i - own.cp + l->cp) % l->cp, step = mw_context_ways(l);
         at.cp = i;
-        if (ahead == 1 || (ahead > 1 && ahead == l->cp - 1)) {
+        if (ahead == step || (ahead > step && ahead == l->cp - step)) {
             peers[n++] = mw_layout_rank(l, at);
         }
     }

@@ -42,7 +42,7 @@ struct mw_dims {
     bool is_sp;                  /* sequence parallel, tp > 1 */
     enum mw_recompute recompute; /* what B computes again ... */
     int recompute_layers; /* of the first so many of a chunk; 0: of all */
-    bool is_dealt;        /* context parallel by heads: all-to-alls */
+    bool is_dealt;        /* context parallel with all-to-alls of heads */
     int lora_rank;        /* of adapters, beside which all is frozen; 0: none */
     bool adapts_mlp;      /* not attention's linear layers alone */
     bool keeps_repeated;  /* full recomputation with W apart from B: what
@@ -179,7 +179,18 @@ struct mw_seq_store {
     struct mw_seq_store *next;
 };
 
-enum { MW_CP_PIECES = 8 };
+enum { MW_CP_PIECES = 16 };
+
+/* What meets in a ring or gather: a set of neighbours that deal out heads to
+ * each other (cp_inner) is one rank of it, with the tokens of all and a part of
+ * the heads. */
+struct mw_cp_set {
+    int n_deal;        /* ranks of a set; 1: no heads are dealt out */
+    int n_sets, index; /* sets of the group; the own one's place */
+    int piece;         /* tokens of half of what a set has of a sequence */
+    int rows;          /* tokens of a set */
+    int q_width, kv_width, n_heads; /* of the own heads */
+};
 
 struct mw_exec {
     const struct mw_job *job;
@@ -187,6 +198,7 @@ struct mw_exec {
     struct mw_dims dims;
     struct mw_comm *world; /* of this job; sends and receives */
     struct mw_comm *tp, *cp, *ends;
+    struct mw_comm *cp_deal, *cp_ring; /* of cp: the own set; one of each set */
     /* Of experts: other experts, other parts of the same, the same ones. */
     struct mw_comm *ep, *etp, *edp;
     struct mw_comm *dp; /* ranks that share a gradient; with dp_shard, out */
@@ -227,6 +239,7 @@ struct mw_exec {
     void *repeated_mem;
     size_t repeated_bytes;
     /* Context parallelism: what its form needs (context_int.h). */
+    struct mw_cp_set cp_set;
     void *cp_mem[MW_CP_PIECES];
     size_t cp_bytes[MW_CP_PIECES];
     /* Rows on their way to experts and back. */
@@ -384,6 +397,8 @@ enum mw_status mw_pair_weight(struct mw_exec *ex, const struct mw_pair *p,
 struct mw_run {
     int position, n;
 };
+/* Ranks that deal out heads to each other: all, cp_inner of them, or one. */
+int mw_context_ways(const struct mw_layout *l);
 struct mw_run mw_run_at(const struct mw_exec *ex, int row);
 void mw_context_open(struct mw_exec *ex);
 void mw_context_close(struct mw_exec *ex);

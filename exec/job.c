@@ -71,9 +71,6 @@ static enum mw_status check_features(const struct mw_layout *l,
                                      const struct mw_workload *w,
                                      struct mw_err *err)
 {
-    if (l->cp_inner > 1) {
-        return lacks(err, "all-to-alls inside a ring", "plan with cp_inner 1");
-    }
     if ((l->recompute_modules & ~MW_MODULE_CORE_ATTN) != 0) {
         return lacks(err, "recomputation of modules other than core_attn",
                      "plan without recompute_modules");

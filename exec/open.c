@@ -43,7 +43,7 @@ static void set_dims(struct mw_exec *ex)
     d->lora_rank = ex->job->workload->lora_rank;
     d->adapts_mlp =
         d->lora_rank > 0 && ex->job->workload->lora_targets == MW_LORA_ALL;
-    d->is_dealt = l->cp > 1 && l->cp_form == MW_CP_A2A;
+    d->is_dealt = mw_context_ways(l) > 1;
     d->keeps_repeated =
         l->recompute == MW_RECOMPUTE_FULL && has_weight_passes(ex->job);
     d->hidden = m->hidden;
@@ -119,6 +119,10 @@ static enum mw_status split_groups(struct mw_exec *ex, struct mw_err *err)
     MW_TRY(split_data_groups(ex, pair_stage, is_second, err));
     int cp_color = (ex->at.pp * l->dp + ex->at.dp) * l->tp + ex->at.tp;
     MW_TRY(w->ops->split(w, cp_color, ex->at.cp, &ex->cp, err));
+    int ways = mw_context_ways(l), set = cp_color * l->cp + ex->at.cp / ways;
+    MW_TRY(w->ops->split(w, set, ex->at.cp, &ex->cp_deal, err));
+    MW_TRY(w->ops->split(w, cp_color * l->cp + ex->at.cp % ways, ex->at.cp,
+                         &ex->cp_ring, err));
     MW_TRY(split_expert_groups(ex, pair_stage, is_second, err));
     if (!ex->job->model->tied || ex->job->schedule->n_routes == 2) {
         return MW_OK; /* on two routes each end is the other's as well */
@@ -410,8 +414,9 @@ void mw_exec_close(struct mw_exec *ex)
         ex->dev->ops->free(ex->dev, ex->scratch, ex->scratch_bytes);
     }
     mw_shards_release(&ex->shards);
-    struct mw_comm *groups[] = {ex->tp, ex->cp,  ex->dp,  ex->copies,
-                                ex->ep, ex->etp, ex->edp, ex->ends};
+    struct mw_comm *groups[] = {ex->tp,  ex->cp,     ex->cp_deal, ex->cp_ring,
+                                ex->dp,  ex->copies, ex->ep,      ex->etp,
+                                ex->edp, ex->ends};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         if (groups[i]) {
             groups[i]->ops->free(groups[i]);

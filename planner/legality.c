@@ -219,7 +219,6 @@ static const struct mw_rule rules[] = {
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
-    {"host_cp_inner", HOST, "cp_inner <= 1", "our host executor has no all-to-alls inside a ring", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},

@@ -27,7 +27,7 @@ struct matrix_case {
     int parts;            /* of a sequence; 0: what the schedule has */
     const char *lists[3]; /* an order of two routes instead of a schedule */
     bool sp;
-    int cp, ep, etp; /* 0: 1 */
+    int cp, cp_inner, ep, etp; /* 0: 1 */
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
     int recompute_layers; /* 0: all */

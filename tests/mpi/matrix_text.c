@@ -2,7 +2,7 @@
  * Cases as text, for long lists: words in any order, "gpt tp2 sp pp4 zb-h1".
  *
  *   gpt llama moe shared   the model
- *   tp cp pp x dp ep etp zero mb parts lora first offload shard
+ *   tp cp inner pp x dp ep etp zero mb parts lora first offload shard
  *                          with a number: that key, where x is chunks a stage,
  *                          mb sequences a micro-batch, first the layers of a
  *                          stage that are recomputed, offload the percentage of
@@ -30,6 +30,7 @@ static bool set_number(struct matrix_case *c, const char *word)
         int *value;
     } keys[] = {{"tp", &c->tp},
                 {"cp", &c->cp},
+                {"inner", &c->cp_inner},
                 {"pp", &c->pp},
                 {"x", &c->vpp},
                 {"dp", &c->dp},

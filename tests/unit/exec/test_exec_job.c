@@ -60,12 +60,6 @@ static void refusals(void **state)
     (void)state;
     struct mw_layout l = layout(1, 1, 1, 4);
     check_refused("gpt-small", "bf16", &l, "fp32");
-    l.cp = 4;
-    l.dp = 1;
-    l.cp_form = MW_CP_RING;
-    l.cp_inner = 2;
-    check_refused("gpt-small", "fp32", &l, "plan with cp_inner 1");
-    l = layout(1, 1, 1, 4);
     l.grad_compression = MW_COMPRESS_ONEBIT;
     check_refused("gpt-small", "fp32", &l, "plan with grad_compression none");
     l = layout(1, 1, 4, 1);

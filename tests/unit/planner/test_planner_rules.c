@@ -209,7 +209,7 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     case MW_FRAMEWORK_NANOTRON:
         return is_plain && !has_inner && d != MW_FP8;
     case MW_FRAMEWORK_HOST:
-        return is_plain && !has_inner && l->dtype == MW_DTYPE_OF_WORKLOAD &&
+        return is_plain && l->dtype == MW_DTYPE_OF_WORKLOAD &&
                l->grad_dtype == MW_DTYPE_OF_WORKLOAD;
     default:
         return true;
