@@ -410,6 +410,12 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
                                .ctx = ctx,
                                .opts = opts,
                                .n_ranks = ctx->n_nodes * ctx->gpus_per_node};
+    const struct mw_limits *l = &scenario->limits;
+
+    space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
+                           l->offload_optimizer.n + l->offload_weights.n +
+                           l->offload_activations.n >
+                       0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);
     find_outer(space);

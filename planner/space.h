@@ -30,6 +30,7 @@ struct mw_space {
     const struct mw_search_opts *opts;
     struct mw_rule_set *rules;
     int n_ranks;
+    bool has_lists; /* limits list types, compression or offload */
     struct {
         struct mw_layout *v; /* only the outer dimensions are set */
         size_t n, cap;

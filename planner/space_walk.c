@@ -124,7 +124,7 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
         drop(w, rule, layout, 1);
         return;
     }
-    if (broken || !allows_rare(w->s, layout)) {
+    if (broken || (w->s->has_lists && !allows_rare(w->s, layout))) {
         drop(w, broken ? broken->id : "limits", layout, 1);
         return;
     }

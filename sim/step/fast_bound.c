@@ -82,21 +82,9 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
 static bool is_twin(const struct mw_step_price *p,
                     const struct mw_fast_shape *shape, int d)
 {
-    int first = -1, last = -1;
-
-    if (!p->scenario->model.tied || shape->n_routes == 2) {
-        return false;
-    }
-    for (int i = 0; i < shape->n_stages * shape->n_chunks; i++) {
-        if (shape->route[i] == 0 && shape->virtual_stage[i] == 0) {
-            first = i / shape->n_chunks;
-        }
-        if (shape->route[i] == 0 &&
-            shape->virtual_stage[i] == p->layout->pp * p->layout->vpp - 1) {
-            last = i / shape->n_chunks;
-        }
-    }
-    return first != last && (d == first || d == last);
+    return p->scenario->model.tied && shape->n_routes != 2 &&
+           shape->first_device != shape->last_device &&
+           (d == shape->first_device || d == shape->last_device);
 }
 
 static void device_units(const struct mw_fast *f,

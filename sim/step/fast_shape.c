@@ -33,6 +33,16 @@ static void keep_placement(const struct mw_schedule *s,
     memcpy(shape->virtual_stage, s->virtual_stage,
            n * sizeof *shape->virtual_stage);
     memcpy(shape->route, s->route, n * sizeof *shape->route);
+    for (size_t i = 0; i < n; i++) {
+        int device = (int)i / s->n_chunks;
+
+        if (s->route[i] == 0 && s->virtual_stage[i] == 0) {
+            shape->first_device = device;
+        }
+        if (s->route[i] == 0 && s->virtual_stage[i] == s->route_len - 1) {
+            shape->last_device = device;
+        }
+    }
 }
 
 /* Peak in units of one chunk's activations of one micro-batch. */
