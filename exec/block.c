@@ -59,8 +59,8 @@ static struct mw_dev_attention attention_arg(const struct mw_exec *ex,
 {
     const struct mw_dims *d = &ex->dims;
     struct qkv_view v = view_qkv(ex, f->q, f->kv);
-    return (struct mw_dev_attention){.n_seqs = d->n_seqs,
-                                     .seq = d->seq,
+    return (struct mw_dev_attention){.n_seqs = d->n_seqs * (d->seq / d->doc),
+                                     .seq = d->doc,
                                      .n_heads = d->n_heads,
                                      .n_kv_heads = d->n_kv_heads,
                                      .head_dim = d->head_dim,

@@ -105,8 +105,8 @@ static struct mw_dev_attention own_heads(const struct mw_exec *ex,
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_cp_set *s = &ex->cp_set;
-    return (struct mw_dev_attention){.n_seqs = d->n_seqs,
-                                     .seq = d->seq,
+    return (struct mw_dev_attention){.n_seqs = d->n_seqs * (d->seq / d->doc),
+                                     .seq = d->doc,
                                      .n_heads = s->n_heads,
                                      .n_kv_heads = d->n_kv_heads / s->n_deal,
                                      .head_dim = d->head_dim,

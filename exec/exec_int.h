@@ -25,6 +25,7 @@ struct mw_dims {
     int rows;        /* tokens of a micro-batch inside the TP regions */
     int own_rows;    /* outside of them: with sp, rows / tp */
     int n_seqs, seq; /* seq: whole; n_cp ranks have a part each */
+    int doc;         /* tokens that attention stays inside of; seq: all */
     int n_cp;
     int n_parts; /* passes over a micro-batch, a part of its sequences each */
     int hidden, ffn;                   /* ffn of this rank */

@@ -91,11 +91,6 @@ static enum mw_status check_features(const struct mw_layout *l,
     if (l->offload_nvme != MW_NVME_NONE) {
         return lacks(err, "offload to drives", "plan without offload_nvme");
     }
-    if (w->doc_tokens > 0) {
-        return lacks(err, "packed sequences",
-                     "take a workload without "
-                     "doc_tokens");
-    }
     if (w->base_dtype != MW_BASE_SAME) {
         return lacks(err, "weights in 4 bits", "take base_dtype same");
     }
@@ -174,6 +169,32 @@ static enum mw_status check_parts(const struct mw_job *job, struct mw_err *err)
     return MW_OK;
 }
 
+/* Documents of a packed sequence: equal ones, each whole where its core runs.
+ */
+static enum mw_status check_documents(const struct mw_job *job,
+                                      struct mw_err *err)
+{
+    const struct mw_workload *w = job->workload;
+    const struct mw_layout *l = &job->layout;
+    int64_t span = mw_work_span(w->seq, w->doc_tokens);
+    bool is_whole = l->cp == 1 || l->cp_form == MW_CP_A2A;
+    if (span == w->seq) {
+        return MW_OK;
+    }
+    if (w->seq % span != 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "documents of %lld tokens do not divide a sequence of "
+                       "%lld evenly, as the executor packs them; change "
+                       "workload.doc_tokens or workload.seq",
+                       (long long)span, (long long)w->seq);
+    }
+    if (!is_whole || job->schedule->n_parts > 1) {
+        return lacks(err, "packed sequences in a ring, a gather or parts",
+                     "plan with cp_form a2a, with cp 1, or without seq1f1b");
+    }
+    return MW_OK;
+}
+
 static enum mw_status check_model(const struct mw_model *m,
                                   const struct mw_layout *l,
                                   const char *backend, struct mw_err *err)
@@ -244,6 +265,9 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
     }
     if (st == MW_OK) {
         st = check_parts(job, err);
+    }
+    if (st == MW_OK) {
+        st = check_documents(job, err);
     }
     if (st == MW_OK) {
         st = check_model(job->model, &job->layout, backend, err);

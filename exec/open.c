@@ -24,6 +24,7 @@ static void set_dims(struct mw_exec *ex)
     const struct mw_layout *l = &ex->job->layout;
     struct mw_dims *d = &ex->dims;
     d->seq = (int)ex->job->workload->seq;
+    d->doc = (int)mw_work_span(d->seq, ex->job->workload->doc_tokens);
     d->n_seqs = l->micro_batch;
     d->n_cp = l->cp;
     d->n_parts = ex->job->schedule->n_parts;

@@ -36,7 +36,8 @@ double mw_job_activation_peak(const struct mw_job *job, int stage)
                                  .grad_dtype = w->grad_dtype,
                                  .lora_rank = w->lora_rank,
                                  .lora_targets = w->lora_targets,
-                                 .base_dtype = w->base_dtype};
+                                 .base_dtype = w->base_dtype,
+                                 .doc_tokens = w->doc_tokens};
     double held = 0.0, peak = 0.0;
     for (uint32_t i = s->first[stage]; i < s->first[stage + 1]; i++) {
         const struct mw_slot *slot = &s->slot[i];

@@ -23,7 +23,7 @@
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
-    X(grad_dtype) X(own_types)
+    X(grad_dtype) X(own_types) X(packed)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -224,6 +224,8 @@ static const struct mw_rule rules[] = {
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
      "our host executor offloads optimizer states to memory alone", "exec/job.c"},
+    {"host_packed", HOST, "packed -> cp == 1 || cp_form == 'a2a'", "our host executor has packed sequences in no ring or gather", "exec/job.c"},
+    {"host_packed_parts", HOST, "packed -> schedule != 'seq1f1b'", "our host executor has no parts of packed sequences", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
@@ -394,6 +396,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
                      l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
     v[V_tied] = m->tied;
+    v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;
     v[V_node] = set->ctx->gpus_per_node;
     v[V_cp_form] = ID_FORM + (int64_t)l->cp_form;

@@ -64,17 +64,22 @@ static void write_plain(enum matrix_model model, int ranks)
 static void find_scenario(const struct matrix_case *c, int ranks, char *name,
                           size_t room)
 {
-    char more[64] = "";
+    char more[96] = "";
+    int n = 0;
     scenario_name(name, room, c->model, ranks);
     if (access(name, R_OK) != 0) {
         write_plain(c->model, ranks);
     }
     if (c->lora_rank > 0) {
-        snprintf(more, sizeof more, ", lora_rank: %d, lora_targets: %s",
-                 c->lora_rank,
-                 c->lora_targets == MW_LORA_ALL ? "all" : "attention");
+        n = snprintf(more, sizeof more, ", lora_rank: %d, lora_targets: %s",
+                     c->lora_rank,
+                     c->lora_targets == MW_LORA_ALL ? "all" : "attention");
     }
-    if (c->lora_rank > 0 || c->is_bf16) {
+    if (c->doc_tokens > 0) {
+        snprintf(more + n, sizeof more - (size_t)n, ", doc_tokens: %d",
+                 c->doc_tokens);
+    }
+    if (more[0] != '\0' || c->is_bf16) {
         snprintf(name, room, "matrix-own-%d.yaml", ranks);
         write_scenario(c->model, ranks, name, c->is_bf16 ? "bf16" : "fp32",
                        more);
@@ -203,15 +208,16 @@ enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
 void matrix_describe(const struct matrix_case *c, const char *why, char *out,
                      size_t room)
 {
-    snprintf(
-        out, room,
-        "model %d %s lora %d offload %d%% tp %d sp %d cp %d %s %d ep %d etp "
-        "%d pp %d x %d dp %d zero %d in %d%s recompute %s %d %s: %s",
-        (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->lora_rank,
-        c->offload_pct, c->tp, c->sp, c->cp, mw_cp_form_name(c->cp_form),
-        c->cp_inner, c->ep, c->etp, c->pp, c->vpp, c->dp, c->zero, c->dp_shard,
-        c->keeps_all ? " kept" : "", mw_recompute_name(c->recompute),
-        c->recompute_layers, c->schedule ? c->schedule : "1f1b", why);
+    snprintf(out, room,
+             "model %d %s doc %d lora %d offload %d%% tp %d sp %d cp %d %s %d "
+             "ep %d etp "
+             "%d pp %d x %d dp %d zero %d in %d%s recompute %s %d %s: %s",
+             (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->doc_tokens,
+             c->lora_rank, c->offload_pct, c->tp, c->sp, c->cp,
+             mw_cp_form_name(c->cp_form), c->cp_inner, c->ep, c->etp, c->pp,
+             c->vpp, c->dp, c->zero, c->dp_shard, c->keeps_all ? " kept" : "",
+             mw_recompute_name(c->recompute), c->recompute_layers,
+             c->schedule ? c->schedule : "1f1b", why);
 }
 
 static void fail_case(const struct matrix_case *c, const char *why)

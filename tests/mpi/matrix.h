@@ -28,6 +28,7 @@ struct matrix_case {
     const char *lists[3]; /* an order of two routes instead of a schedule */
     bool sp;
     int cp, cp_inner, ep, etp; /* 0: 1 */
+    int doc_tokens;            /* of a packed sequence; 0: it is one */
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
     int recompute_layers; /* 0: all */

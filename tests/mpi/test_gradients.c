@@ -27,12 +27,15 @@ struct opened {
     struct mw_err err;
 };
 
-static void open_case(struct opened *o, const char *scenario)
+static void open_case(struct opened *o, const char *scenario, int doc_tokens,
+                      int micro_batch)
 {
     struct mw_layout l;
     memset(o, 0, sizeof *o);
     mw_layout_default(&l);
     assert_int_equal(mw_scenario_load(scenario, &o->scenario, &o->err), MW_OK);
+    o->scenario.workload.doc_tokens = doc_tokens;
+    l.micro_batch = micro_batch;
     /* A choice of experts is a step of the loss; all of them are none. */
     o->scenario.model.moe.top_k = o->scenario.model.moe.n_experts;
     assert_int_equal(mw_plan_make(&o->scenario, &l, NULL, &o->plan, &o->err),
@@ -129,10 +132,10 @@ static void speak_up(struct opened *o)
     }
 }
 
-static void check_model(const char *scenario)
+static void check_model(const char *scenario, int doc_tokens)
 {
     struct opened o;
-    open_case(&o, scenario);
+    open_case(&o, scenario, doc_tokens, 1);
     o.ex.aux_weight = 0.0;
     speak_up(&o);
     size_t n = o.ex.shards.n_total;
@@ -155,35 +158,98 @@ static void check_model(const char *scenario)
 static void gpt(void **state)
 {
     (void)state;
-    check_model("matrix-0-1.yaml");
+    check_model("matrix-0-1.yaml", 0);
 }
 
 static void llama(void **state)
 {
     (void)state;
-    check_model("matrix-1-1.yaml");
+    check_model("matrix-1-1.yaml", 0);
 }
 
 /* Without the auxiliary loss, which the reported loss leaves out. */
 static void experts(void **state)
 {
     (void)state;
-    check_model("matrix-2-1.yaml");
+    check_model("matrix-2-1.yaml", 0);
 }
 
 static void shared_expert(void **state)
 {
     (void)state;
-    check_model("matrix-3-1.yaml");
+    check_model("matrix-3-1.yaml", 0);
+}
+
+/* ---- documents ------------------------------------------------------------
+ */
+enum { SEQ = 16, DOC = 2, SEQS = 16 };
+
+/* The two last tokens, which are all that a document of two has. */
+static bool are_alike(const int32_t *token, int a, int b)
+{
+    return token[a] == token[b] &&
+           (a % DOC == 0 || token[a - 1] == token[b - 1]);
+}
+
+static double row_distance(const float *x, int a, int b, int width)
+{
+    double most = 0.0;
+    for (int i = 0; i < width; i++) {
+        most = fmax(most,
+                    fabs((double)x[a * width + i] - (double)x[b * width + i]));
+    }
+    return most;
+}
+
+/* Largest distance of the last block's rows between places that should not
+ * differ, and how many pairs of them there are. */
+static double worst_pair(int doc_tokens, int *out_pairs)
+{
+    struct opened o;
+    double worst = 0.0;
+    open_case(&o, "matrix-1-1.yaml", doc_tokens, SEQS);
+    loss_of(&o);
+    const struct mw_fwd *f = o.ex.fwd[0];
+    const float *x = f->x[o.ex.chunks[0].n_layers];
+    *out_pairs = 0;
+    for (int a = 0; a < SEQ * SEQS; a++) {
+        for (int b = a % DOC; b < a; b += DOC) {
+            if (are_alike(f->token, a, b)) {
+                worst = fmax(worst, row_distance(x, a, b, o.ex.dims.hidden));
+                ++*out_pairs;
+            }
+        }
+    }
+    close_case(&o);
+    return worst;
+}
+
+/* What comes out depends on the own document alone; else it would not be alike
+ * where only that is. */
+static void documents_are_apart(void **state)
+{
+    (void)state;
+    int n_packed, n_whole;
+    double packed = worst_pair(DOC, &n_packed);
+    double whole = worst_pair(0, &n_whole);
+    assert_true(n_packed > 100 && n_whole == n_packed);
+    if (!(packed < 1e-5) || !(whole > 1e-3)) {
+        fail_msg("apart %g, whole %g", packed, whole);
+    }
+}
+
+static void packed(void **state)
+{
+    (void)state;
+    check_model("matrix-1-1.yaml", 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt),
-        cmocka_unit_test(llama),
-        cmocka_unit_test(experts),
-        cmocka_unit_test(shared_expert),
+        cmocka_unit_test(gpt),     cmocka_unit_test(llama),
+        cmocka_unit_test(experts), cmocka_unit_test(shared_expert),
+        cmocka_unit_test(packed),  cmocka_unit_test(documents_are_apart),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,7 @@ static const char *const context[] = {
     "gpt cp8 ring", "*gpt tp2 sp cp2 ring pp2 mb2",
     "llama cp4 ring dp2 zero3 full", "llama cp2 ring pp4 zb-h2",
     "gpt cp8 a2a", "*llama tp2 sp cp2 a2a pp2 mb2 zb-h1 full",
+    "*llama tp2 sp pp2 dp2 mb2 doc4", "gpt cp2 a2a pp4 mb2 doc8 selective",
     "*llama cp8 inner2 ring", "gpt cp8 inner4 ring mb2", "gpt cp8 inner2",
     "llama tp2 sp cp4 inner2 selective", "*llama cp4 inner2 ring dp2 zero3 full",
     "llama cp4 inner2 pp2 zb-h1 selective first2", "moe cp4 inner2 ring dp2 ep4",

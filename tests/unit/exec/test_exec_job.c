@@ -62,6 +62,13 @@ static void refusals(void **state)
     check_refused("gpt-small", "bf16", &l, "fp32");
     l.grad_compression = MW_COMPRESS_ONEBIT;
     check_refused("gpt-small", "fp32", &l, "plan with grad_compression none");
+    l = layout(1, 1, 1, 4);
+    check_refused("gpt-small", "fp32, attention: flash, doc_tokens: 3", &l,
+                  "documents of 3 tokens do not divide a sequence of 8");
+    l = layout(1, 4, 1, 1);
+    l.cp_form = MW_CP_RING;
+    check_refused("gpt-small", "fp32, attention: flash, doc_tokens: 4", &l,
+                  "packed sequences in a ring");
     l = layout(1, 1, 4, 1);
     l.schedule = "forward-only";
     check_refused("gpt-small", "fp32", &l, "forward-only schedules; plan with");
