@@ -28,7 +28,7 @@ const struct mw_fit_param mw_tensor_params[] = {
     {"memory_shard_bytes.internevo-fsdp", 14, 1, 24, 0.3},
     {"memory_reserve_factor.internevo", 1.04, 1.0001, 1.3, 0.01},
     {"memory_kept_factor.nanotron", 1.2, 1, 3, 0.2},
-    {"memory_sp_buffers.nanotron", 32, 1, 200, 0.7},
+    {"memory_reserve_queued.nanotron", 32, 1, 200, 0.7},
     {"memory_logit_peak_bytes.nanotron", 10, 2, 24, 0.3},
     {"memory_reserve_factor.nanotron", 1.04, 1.0001, 1.3, 0.01},
     {"memory_reserve_factor.torchtitan", 1.04, 1.0001, 1.3, 0.01},

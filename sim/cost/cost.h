@@ -89,6 +89,11 @@ struct mw_stack_memory {
                               that no later tensor fits into */
     double reserve_vocab_bytes; /* and more, of a vocabulary's matrix that the
                                    rank has: its gradient's own segment */
+    double reserve_queued; /* and more, as far as the device has room: whole x
+                              under sp that a communication stream still holds
+                              while the host runs ahead */
+    double reserve_param_bytes; /* the same per parameter that learns: blocks
+                                   that the optimizer's step alone needs */
     double reserve_spread; /* 9 of 10 runs hold at most so much over that */
     double shards_master;  /* not 0: the weights are the fp32 master, from
                               which layers are gathered, or cast */

@@ -48,6 +48,8 @@ static const struct {
                FIGURE(reserve_factor, 1),
                FIGURE(reserve_moving, 0),
                FIGURE(reserve_vocab_bytes, 0),
+               FIGURE(reserve_queued, 0),
+               FIGURE(reserve_param_bytes, 0),
                FIGURE(reserve_spread, 1),
                FIGURE(shards_master, 0),
                FIGURE(remainders, 0),

@@ -252,18 +252,37 @@ static void take_loading(const struct mw_step_price *p, double whole,
     }
 }
 
+/* Held where there is room, and given back before the device is full (PyTorch,
+ * c10/cuda/CUDACachingAllocator.cpp: waits for streams, then frees what is
+ * cached, and only then fails). */
+static double roomy_bytes(const struct mw_step_price *p,
+                          const struct learning *n)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    const struct mw_layout *l = p->layout;
+    double queued = l->sp && l->tp > 1 ? habit->reserve_queued * l->tp *
+                                             mw_boundary_bytes(&p->work)
+                                       : 0;
+
+    return queued + habit->reserve_param_bytes * n->whole;
+}
+
 /* What the caching allocator holds for the stage's tensors, at the median. */
 static double reserved_bytes(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT],
+                             const struct learning *n,
                              const struct mw_stage_memory *m)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
+    double needed =
+        (m->total_bytes - m->overhead_bytes) * habit->reserve_factor +
+        (m->activation_bytes + m->temporary_bytes) * habit->reserve_moving +
+        (has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p) : 0);
+    double room = mw_step_capacity_bytes(p->scenario, p->ctx) -
+                  m->overhead_bytes - needed;
 
-    return (m->total_bytes - m->overhead_bytes) * habit->reserve_factor +
-           (m->activation_bytes + m->temporary_bytes) * habit->reserve_moving +
-           (has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p)
-                      : 0);
+    return needed + fmax(0, fmin(room, roomy_bytes(p, n)));
 }
 
 /* Of fp32 masters, what the weights are themselves. */
@@ -309,7 +328,7 @@ void mw_stage_memory_of(const struct mw_step_price *p,
                        out->optimizer_bytes + out->activation_bytes +
                        out->temporary_bytes + out->buffer_bytes +
                        out->overhead_bytes;
-    out->reserved_bytes = reserved_bytes(p, n_units, out);
+    out->reserved_bytes = reserved_bytes(p, n_units, &n, out);
     out->n_parts = 0;
 }
 

@@ -397,6 +397,41 @@ static void test_some_layers_recomputed(void **state)
     mw_hwdb_free(db);
 }
 
+/* What the allocator only holds where there is room: 7 whole x of the rank's
+ * tokens (2 x 512 of 1024 elements in bf16) and 4 bytes a parameter, up to the
+ * device's memory and no further; the tensors do not change. */
+static void test_reserved_where_there_is_room(void **state)
+{
+    struct bench plain = *(struct bench *)*state, b = plain;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.tp = 4;
+    l.sp = true;
+    l.dp = 4;
+    l.micro_batch = 2;
+    b.ctx.stack.memory.reserve_queued = 7;
+    b.ctx.stack.memory.reserve_param_bytes = 4;
+    struct mw_step_result a = memory_of(&plain, &l), c = memory_of(&b, &l);
+    double more = 7.0 * 2 * 512 * 1024 * 2 + 4 * a.memory[0].weight_bytes / 2;
+
+    mw_assert_near(c.reserved_bytes - a.reserved_bytes, more, 1e-9, 0);
+    mw_assert_near(c.peak_bytes, a.peak_bytes, 0, 0);
+    b.scenario.limits.memory_bytes =
+        a.memory[0].overhead_bytes + a.reserved_bytes + more / 3;
+    struct mw_step_result tight = memory_of(&b, &l);
+
+    mw_assert_near(tight.reserved_bytes - a.reserved_bytes, more / 3, 1e-9, 0);
+    b.scenario.limits.memory_bytes = a.reserved_bytes / 2;
+    struct mw_step_result full = memory_of(&b, &l);
+
+    mw_assert_near(full.reserved_bytes, a.reserved_bytes, 0, 0);
+    mw_step_result_release(&a);
+    mw_step_result_release(&c);
+    mw_step_result_release(&tight);
+    mw_step_result_release(&full);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_recomputation_keeps_less),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_habits_of_stacks),
+        cmocka_unit_test(test_reserved_where_there_is_room),
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
         cmocka_unit_test(test_some_layers_recomputed),
