@@ -28,20 +28,18 @@
 /* Which tensor carries adapters, and what they are called. */
 static const struct {
     const char *base, *a, *b;
-    enum mw_lora_targets since; /* MW_LORA_ATTENTION: under either choice */
+    enum mw_lora_targets since; /* the last choice that has it */
 } tensors[] = {
-    {"attn.qkv.weight", "attn.qkv.lora_a", "attn.qkv.lora_b",
-     MW_LORA_ATTENTION},
-    {"attn.q.weight", "attn.q.lora_a", "attn.q.lora_b", MW_LORA_ATTENTION},
-    {"attn.kv.weight", "attn.kv.lora_a", "attn.kv.lora_b", MW_LORA_ATTENTION},
+    {"attn.qkv.weight", "attn.qkv.lora_a", "attn.qkv.lora_b", MW_LORA_QKV},
+    {"attn.q.weight", "attn.q.lora_a", "attn.q.lora_b", MW_LORA_QKV},
+    {"attn.kv.weight", "attn.kv.lora_a", "attn.kv.lora_b", MW_LORA_QKV},
     {"attn.q_down.weight", "attn.q_down.lora_a", "attn.q_down.lora_b",
-     MW_LORA_ATTENTION},
-    {"attn.q_up.weight", "attn.q_up.lora_a", "attn.q_up.lora_b",
-     MW_LORA_ATTENTION},
+     MW_LORA_QKV},
+    {"attn.q_up.weight", "attn.q_up.lora_a", "attn.q_up.lora_b", MW_LORA_QKV},
     {"attn.kv_down.weight", "attn.kv_down.lora_a", "attn.kv_down.lora_b",
-     MW_LORA_ATTENTION},
+     MW_LORA_QKV},
     {"attn.kv_up.weight", "attn.kv_up.lora_a", "attn.kv_up.lora_b",
-     MW_LORA_ATTENTION},
+     MW_LORA_QKV},
     {"attn.proj.weight", "attn.proj.lora_a", "attn.proj.lora_b",
      MW_LORA_ATTENTION},
     {"mlp.gate_up.weight", "mlp.gate_up.lora_a", "mlp.gate_up.lora_b",
@@ -58,7 +56,7 @@ enum { N_TENSORS = sizeof tensors / sizeof tensors[0] };
 
 static bool is_chosen(enum mw_lora_targets since, enum mw_lora_targets targets)
 {
-    return targets == MW_LORA_ALL || since == MW_LORA_ATTENTION;
+    return targets <= since;
 }
 
 /* ---- parameters ------------------------------------------------------------
@@ -143,12 +141,12 @@ static int n_adapted(const struct mw_sizes *s, const char *name)
         int n; /* -1: gate and up, or up alone */
         enum mw_lora_targets since;
     } linears[] = {
-        {"qkv", 3, MW_LORA_ATTENTION},     {"q", 1, MW_LORA_ATTENTION},
-        {"q_down", 1, MW_LORA_ATTENTION},  {"q_up", 1, MW_LORA_ATTENTION},
-        {"kv_down", 1, MW_LORA_ATTENTION}, {"kv_up", 1, MW_LORA_ATTENTION},
-        {"proj", 1, MW_LORA_ATTENTION},    {"fc1", -1, MW_LORA_ALL},
-        {"fc2", 1, MW_LORA_ALL},           {"shared_fc1", -1, MW_LORA_ALL},
-        {"shared_fc2", 1, MW_LORA_ALL},    {"expert_fc1", -1, MW_LORA_ALL},
+        {"qkv", 3, MW_LORA_QKV},        {"q", 1, MW_LORA_QKV},
+        {"q_down", 1, MW_LORA_QKV},     {"q_up", 1, MW_LORA_QKV},
+        {"kv_down", 1, MW_LORA_QKV},    {"kv_up", 1, MW_LORA_QKV},
+        {"proj", 1, MW_LORA_ATTENTION}, {"fc1", -1, MW_LORA_ALL},
+        {"fc2", 1, MW_LORA_ALL},        {"shared_fc1", -1, MW_LORA_ALL},
+        {"shared_fc2", 1, MW_LORA_ALL}, {"expert_fc1", -1, MW_LORA_ALL},
         {"expert_fc2", 1, MW_LORA_ALL}};
 
     for (size_t i = 0; i < sizeof linears / sizeof linears[0]; i++) {

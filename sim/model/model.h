@@ -139,8 +139,8 @@ int64_t mw_model_param_count(const struct mw_model *model);
 int64_t mw_model_active_param_count(const struct mw_model *model);
 
 /* ---- low-rank adapters (lora.c) ------------------------------------------ */
-/* Which linear layers carry them. */
-enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION };
+/* Which linear layers carry them: each choice is a part of the one before. */
+enum mw_lora_targets { MW_LORA_ALL, MW_LORA_ATTENTION, MW_LORA_QKV };
 /* What frozen matrices of the layers are stored in: as other weights, or in
  * 4-bit NormalFloat with doubly quantised scales. */
 enum mw_base_dtype { MW_BASE_SAME, MW_BASE_NF4 };

@@ -67,7 +67,10 @@ static const struct mw_enum flops_enums[] = {
 static const struct mw_enum optimizer_enums[] = {{"adamw", OPTIMIZER_ADAMW},
                                                  {NULL, 0}};
 const struct mw_enum mw_lora_targets_enums[] = {
-    {"all", MW_LORA_ALL}, {"attention", MW_LORA_ATTENTION}, {NULL, 0}};
+    {"all", MW_LORA_ALL},
+    {"attention", MW_LORA_ATTENTION},
+    {"qkv", MW_LORA_QKV},
+    {NULL, 0}};
 const struct mw_enum mw_base_dtype_enums[] = {
     {"same", MW_BASE_SAME}, {"nf4", MW_BASE_NF4}, {NULL, 0}};
 const struct mw_enum mw_scaling_enums[] = {{"tensor", MW_SCALE_TENSOR},

@@ -33,6 +33,9 @@ static void test_published_counts(void **state)
     assert_int_equal(count("llama2-7b", 64, MW_LORA_ALL), 159907840);
     assert_int_equal(count("llama2-13b", 64, MW_LORA_ALL), 250347520);
     assert_int_equal(count("gpt3-175b", 2, MW_LORA_ATTENTION), 18874368);
+    /* Without the projection: 2 r h of each of 96 layers less. */
+    assert_int_equal(count("gpt3-175b", 2, MW_LORA_QKV),
+                     18874368 - 96 * 2 * 2 * 12288);
     /* k and v of 8 heads: 2 x 16 (8192 + 1024) of each layer's adapters */
     assert_int_equal(count("llama2-70b", 16, MW_LORA_ATTENTION),
                      80 * 16 * (2 * (8192 + 1024) + 2 * (8192 + 8192)));
@@ -193,7 +196,7 @@ static void test_flops(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        for (int t = MW_LORA_ALL; t <= MW_LORA_ATTENTION; t++) {
+        for (int t = MW_LORA_ALL; t <= MW_LORA_QKV; t++) {
             struct fixture f;
 
             set_up(&f, names[i], 24);
