@@ -111,6 +111,10 @@ struct mw_stack_memory {
  * NAME.STACK of the constants (NAME alone: any stack). All zero, and the
  * factors 1, on a CPU: our executor is priced by its calibration.
  */
+/* One collective over a flat buffer; one for every tensor; a broadcast by each
+ * rank, which owns whole tensors (sim/step/share_colls.c). */
+enum mw_share_habit { MW_SHARE_FLAT, MW_SHARE_BY_TENSOR, MW_SHARE_BY_OWNER };
+
 struct mw_stack {
     const char *name;   /* "megatron-core"; see mw_stack_name */
     double host_op_s;   /* host time to issue one operator */
@@ -140,9 +144,10 @@ struct mw_stack {
     double attention; /* rate of its fused attention over the best kernel's */
     double attention_back; /* the same of the backward pass */
     double grouped; /* rate of its experts' products over one batched product */
-    bool scatters_boundary; /* TP ranks send a share each between stages and
-                               gather it there (Narayanan et al., SC 2021,
-                               section 4.1) */
+    bool scatters_boundary;    /* TP ranks send a share each between stages and
+                                  gather it there (Narayanan et al., SC 2021,
+                                  section 4.1) */
+    enum mw_share_habit share; /* how ZeRO-1's shares are moved */
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
     struct mw_stack_memory memory;

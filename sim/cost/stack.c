@@ -27,7 +27,9 @@ enum {
     SCATTERS = 1,   /* a share each between stages, gathered there */
     SENDS_ONCE = 2, /* a token goes to each node of its experts once */
     GRAPHS = 4,     /* whole iterations in CUDA graphs */
-    FA2 = 8         /* FlashAttention 2 whatever the device */
+    FA2 = 8,        /* FlashAttention 2 whatever the device */
+    BY_TENSOR = 16, /* ZeRO-1's shares in a collective for every tensor */
+    BY_OWNER = 32   /* each rank broadcasts the tensors that it updates */
 };
 
 static const struct {
@@ -83,8 +85,8 @@ static const struct {
     {"plain-fa2",
      "the same with FlashAttention 2, the best there was before mid-2024", FA2},
     {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", 0},
-    {"nanotron", "nanotron", FA2},
-    {"internevo", "InternEvo", 0},
+    {"nanotron", "nanotron", FA2 | BY_TENSOR},
+    {"internevo", "InternEvo", BY_OWNER},
     {"internevo-fsdp", "InternEvo with PyTorch's FSDP", 0},
     {"jax", "MaxText: compiled by XLA", 0},
     {"jax-paxml", "Paxml: compiled by XLA", 0}};
@@ -228,6 +230,10 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             read_stack(ctx->db, stacks[i].name, &ctx->stack, err);
 
         ctx->stack.scatters_boundary = (stacks[i].habits & SCATTERS) != 0;
+        ctx->stack.share =
+            (stacks[i].habits & BY_TENSOR) != 0  ? MW_SHARE_BY_TENSOR
+            : (stacks[i].habits & BY_OWNER) != 0 ? MW_SHARE_BY_OWNER
+                                                 : MW_SHARE_FLAT;
         ctx->stack.sends_once = (stacks[i].habits & SENDS_ONCE) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
         ctx->stack.has_graphs = (stacks[i].habits & GRAPHS) != 0;

@@ -72,7 +72,8 @@ struct mw_unit_cost {
 };
 /* What a unit occupies on one rank. */
 struct mw_unit_size {
-    double dense_params, expert_params; /* that learn */
+    double dense_params, expert_params;   /* that learn */
+    double dense_tensors, expert_tensors; /* how many those are */
     double shared_params; /* of the dense: the same on every TP rank */
     /* Weights under adapters, as they are stored; and the largest matrix of
      * them in the compute type, while 4 bits are spread. */
@@ -283,6 +284,15 @@ double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
 void mw_tail_of(const struct mw_step_price *p, int device,
                 const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
                 bool twin_crosses, struct mw_tail *out);
+/* Seconds of ZeRO-1's gather of parameters, and of the reduction before it, as
+ * the stack does them: dense and expert parameters of the rank in so many
+ * tensors each, over groups[0] and [1]. */
+double mw_share_gather_s(const struct mw_step_price *p, const double params[2],
+                         const double tensors[2],
+                         const struct mw_group groups[2]);
+double mw_share_reduce_s(const struct mw_step_price *p, const double params[2],
+                         const double tensors[2],
+                         const struct mw_group groups[2]);
 /* Seconds between two pipeline stages. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds, where

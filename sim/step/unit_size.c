@@ -39,9 +39,11 @@ static void count_learning(struct mw_step_price *p,
         }
         if (param->shard == MW_SHARD_EXPERT) {
             p->size[unit].expert_params += n;
+            p->size[unit].expert_tensors++;
             continue;
         }
         p->size[unit].dense_params += n;
+        p->size[unit].dense_tensors++;
         /* Positions are added to rows of all ranks. */
         if (param->shard == MW_SHARD_NONE &&
             strcmp(param->name, "embed.position") != 0) {

@@ -10,10 +10,11 @@
  *   gather parameters (ZeRO-1, -2)
  *
  * The stack says which part of reduce and gather the backward and forward work
- * of one micro-batch can hide; the rest is here. The optimizer reads and writes
- * each parameter's state once: gradient in, moments in and out, master or
- * weight in and out, and the low-precision weight out; with it goes what the
- * stack does once per step (norm, unscaling, zeroing, synchronisation).
+ * of one micro-batch (interleaved: of several) can hide; the rest is here. The
+ * optimizer reads and writes each parameter's state once: gradient in, moments
+ * in and out, master or weight in and out, and the low-precision weight out;
+ * with it goes what the stack does once per step (norm, unscaling, zeroing,
+ * synchronisation).
  *
  * A pass takes as long as its slower side, device or host: the host runs ahead
  * of the device inside a pass, not over its end. Then the spread between ranks:
@@ -188,18 +189,21 @@ struct mw_group mw_step_sharers(const struct mw_step_price *p,
 
 struct owned {
     double dense, expert, shared;
+    double tensors[2]; /* dense, of experts */
 };
 
 static struct owned owned_params(const struct mw_step_price *p,
                                  const int n_units[MW_UNIT_COUNT],
                                  bool has_tied_twin)
 {
-    struct owned sum = {0, 0, 0};
+    struct owned sum = {0, 0, 0, {0, 0}};
 
     for (int unit = 0; unit < p->n_kinds; unit++) {
         sum.dense += n_units[unit] * p->size[unit].dense_params;
         sum.expert += n_units[unit] * p->size[unit].expert_params;
         sum.shared += n_units[unit] * p->size[unit].shared_params;
+        sum.tensors[0] += n_units[unit] * p->size[unit].dense_tensors;
+        sum.tensors[1] += n_units[unit] * p->size[unit].expert_tensors;
     }
     if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
         sum.dense += mw_step_tied_params(p);
@@ -219,16 +223,6 @@ double mw_step_replicas_s(const struct mw_step_price *p, double dense,
     return mw_cost_coll(p->ctx, MW_ALL_REDUCE, share * p->grad_bytes,
                         &p->replica_group, NULL)
         .time_s;
-}
-
-static double both_groups_s(const struct mw_step_price *p, enum mw_coll_op op,
-                            const struct owned *n, double bytes_each,
-                            const struct mw_group *dense,
-                            const struct mw_group *expert)
-{
-    return mw_cost_coll(p->ctx, op, n->dense * bytes_each, dense, NULL).time_s +
-           mw_cost_coll(p->ctx, op, n->expert * bytes_each, expert, NULL)
-               .time_s;
 }
 
 /* Work of one micro-batch on a device from phase `first` to `last`. */
@@ -251,6 +245,24 @@ static double work_s(const struct mw_step_price *p,
         }
     }
     return sum;
+}
+
+/*
+ * Micro-batches whose work can hide what is done once a step. The interleaved
+ * schedule takes pp micro-batches through one of its v chunks before the next:
+ * the chunks are first needed, and their gradients complete, that far apart.
+ */
+static double windows(const struct mw_step_price *p)
+{
+    const struct mw_layout *l = p->layout;
+    double n = (double)p->scenario->workload.global_batch /
+               ((double)l->dp * l->micro_batch);
+
+    if (l->pp == 1 || l->vpp == 1 ||
+        strcmp(l->schedule, "interleaved-1f1b") != 0) {
+        return 1;
+    }
+    return fmax(1, fmin(l->pp, n) * (l->vpp - 1) / l->vpp);
 }
 
 /* Parameters that the rank updates. */
@@ -299,15 +311,21 @@ static void reduce_gradients(const struct mw_step_price *p,
 {
     const double params[] = {sent->dense, sent->expert};
     bool is_late = p->layout->grad_compression == MW_COMPRESS_ONEBIT;
+    /* Shares that the stack may move in pieces. */
+    bool is_plain = p->layout->zero == 1 &&
+                    p->layout->grad_compression == MW_COMPRESS_NONE &&
+                    p->ctx->stack.share != MW_SHARE_FLAT;
     double overlap = is_late ? 0 : p->ctx->stack.overlap_reduce;
     double all_s, exposed_s;
     struct mw_zero_colls colls;
 
     mw_zero_reduce_colls(p, params, groups, &colls);
-    all_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
+    all_s = (is_plain ? mw_share_reduce_s(p, params, sent->tensors, groups)
+                      : mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER)) +
             mw_step_replicas_s(p, n->dense, n->expert);
-    exposed_s = mw_step_exposed_s(all_s, overlap,
-                                  work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
+    exposed_s = mw_step_exposed_s(
+        all_s, overlap,
+        windows(p) * work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
     out->reduce_ps = step_ps(
         exposed_s + mw_onebit_pack_s(p, n->dense + n->expert,
                                      mw_step_share(p, n->dense, n->expert)));
@@ -323,7 +341,10 @@ static struct owned once(const struct mw_step_price *p, int device,
 {
     int copies = mw_step_copies_on(p, device);
 
-    return (struct owned){n.dense / copies, n.expert / copies, n.shared};
+    return (struct owned){n.dense / copies,
+                          n.expert / copies,
+                          n.shared,
+                          {n.tensors[0] / copies, n.tensors[1] / copies}};
 }
 
 void mw_tail_of(const struct mw_step_price *p, int device,
@@ -364,12 +385,13 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     out->offload_ps =
         step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
+        const double params[] = {sent.dense, sent.expert};
+
         out->gather_bytes = (sent.dense + sent.expert) * p->weight_bytes;
-        double all_s = both_groups_s(p, MW_ALL_GATHER, &sent, p->weight_bytes,
-                                     &groups[0], &groups[1]);
-        double exposed_s =
-            mw_step_exposed_s(all_s, p->ctx->stack.overlap_gather,
-                              work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
+        double all_s = mw_share_gather_s(p, params, sent.tensors, groups);
+        double exposed_s = mw_step_exposed_s(
+            all_s, p->ctx->stack.overlap_gather,
+            windows(p) * work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
 
         out->gather_ps = step_ps(exposed_s);
         out->hidden_gather_s = all_s - exposed_s;
