@@ -55,7 +55,9 @@ static void take_lora(struct mw_case *c)
     mw_case_fill(c,
                  is_litgpt || is_torchtune ? MW_FILL_FINETUNE : MW_FILL_LORA);
     w->lora_rank = is_litgpt ? 8 : 16;
-    w->lora_targets = is_torchtune ? MW_LORA_ALL : MW_LORA_ATTENTION;
+    w->lora_targets = is_torchtune ? MW_LORA_ALL
+                      : is_litgpt  ? MW_LORA_ATTENTION
+                                   : MW_LORA_QKV;
     if (mw_text_has(r->quantisation, "nf4") || mw_text_has(r->kind, "qlora")) {
         w->base_dtype = MW_BASE_NF4;
     }
@@ -142,7 +144,6 @@ static int zero_of(struct mw_case *c)
         mw_case_skip(c, "sharding '%s' is not modelled", text);
     }
     if (mw_text_has(text, "within")) {
-        mw_case_fill(c, MW_FILL_ZERO_GROUP);
         return 1;
     }
     if (mw_text_has(text, "fsdp") &&
@@ -159,9 +160,15 @@ static int zero_of(struct mw_case *c)
     return 3;
 }
 
-/* "HSDP": a node's GPUs share. */
+/* "zero1 within 8 GPUs"; "HSDP": a node's GPUs share. */
 static int dp_shard_of(struct mw_case *c)
 {
+    const char *within = strstr(c->row->zero, "within ");
+    long n = within ? strtol(within + strlen("within "), NULL, 10) : 0;
+
+    if (n > 1 && c->layout.dp % n == 0) {
+        return n < c->layout.dp ? (int)n : 0;
+    }
     double ranks = c->row->gpus / c->row->nodes / c->layout.cp;
 
     if (!mw_text_has(c->row->zero, "hsdp") || !(ranks >= 1) ||
@@ -268,10 +275,35 @@ static int vpp_of(struct mw_case *c)
     return 1;
 }
 
+/* Megatron-LM's strong scaling of GPT-3 on H100 (README of r0.8): GPUs / 48
+ * replicas of tp 8 and pp 6, interleaved in chunks of two layers. */
+static bool is_strong_scaling(const struct mw_measured *r)
+{
+    return mw_text_has(r->framework, "Megatron-Core r0.8") && isnan(r->tp) &&
+           isnan(r->pp) && isnan(r->dp) && fmod(r->gpus, 48) == 0 &&
+           fmod(r->layers, 12) == 0;
+}
+
+static void take_strong_scaling(struct mw_case *c)
+{
+    struct mw_layout *l = &c->layout;
+
+    mw_case_fill(c, MW_FILL_STRONG_SCALING);
+    l->tp = 8;
+    l->pp = 6;
+    l->vpp = (int)c->row->layers / (2 * l->pp);
+    l->dp = (int)c->row->gpus / (l->tp * l->pp);
+}
+
 static void take_ways(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
     struct mw_layout *l = &c->layout;
+
+    if (is_strong_scaling(r)) {
+        take_strong_scaling(c);
+        return;
+    }
 
     l->tp = way_or(c, r->tp, MW_FILL_TP);
     l->pp = way_or(c, r->pp, MW_FILL_PP);
@@ -301,7 +333,7 @@ static void refuse(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
 
-    if (isnan(r->tp) && isnan(r->pp) && isnan(r->dp)) {
+    if (isnan(r->tp) && isnan(r->pp) && isnan(r->dp) && !is_strong_scaling(r)) {
         mw_case_skip(c, "layout is not given");
     } else if (mw_text_has(r->framework, "MegaScale (parallel")) {
         mw_case_skip(c, "changed model block (parallel, sliding window)");

@@ -165,6 +165,10 @@ static void take_result(struct mw_case *c, const struct mw_step_result *result,
     if (has_time(c, out)) {
         out->measured_s = mw_case_measured_s(c, result);
         out->predicted_s = result->step_time_s;
+        out->full_rate_s =
+            result->model_flops /
+            (mw_layout_ranks(&c->layout) *
+             mw_cost_peak_flops(&c->ctx, c->scenario.workload.dtype));
         memcpy(out->breakdown_s, result->breakdown_s, sizeof out->breakdown_s);
     } else if (out->n_memory == 0 && !out->is_oom) {
         mw_case_skip(c, "no measured time and no measured memory");

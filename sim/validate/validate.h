@@ -52,13 +52,14 @@
       "global batch / dp for Megatron-LM of 2020, which did not accumulate")   \
     X(MICRO_BATCH, "micro_batch", "1")                                         \
     X(ZERO, "zero", "1 for Megatron-Core since 2024, else 0")                  \
-    X(ZERO_GROUP, "zero_group",                                                \
-      "sharding within a smaller group as ZeRO-1 over all replicas; ZeRO-1 "   \
-      "with FSDP as ZeRO-3")                                                   \
+    X(ZERO_GROUP, "zero_group", "ZeRO-1 with FSDP as ZeRO-3")                  \
     X(HSDP, "hsdp", "HSDP shards within a node")                               \
     X(LORA, "lora",                                                            \
-      "rank 16 on attention's linear layers, near the recipes of NeMo and "    \
-      "Megatron-Bridge (rank 16 on linear_qkv)")                               \
+      "rank 16 on linear_qkv, as in the recipes of NeMo and Megatron-Bridge")  \
+    X(STRONG_SCALING, "strong_scaling",                                        \
+      "Megatron-LM's strong scaling of GPT-3 on H100: tp 8, pp 6, dp = GPUs "  \
+      "/ 48, interleaved in chunks of two layers as NeMo 24.07's recipe of "   \
+      "that model; scored by the slope alone")                                 \
     X(SP, "seq_parallel",                                                      \
       "with tp > 1 for Megatron-Core since 2024 and nanotron (its "            \
       "benchmark's "                                                           \
@@ -166,6 +167,7 @@ struct mw_validate_row {
     uint64_t fills;      /* bits of enum mw_fill */
     double measured_s;   /* 0: none, memory alone is predicted */
     double predicted_s;
+    double full_rate_s; /* at an MFU of 1 */
     double breakdown_s[MW_SPAN_KIND_COUNT];
     double peak_bytes;
     bool fits;   /* what the allocator holds, context and communicators are no

@@ -274,6 +274,34 @@ static void test_again(void **state)
     mw_validate_release(&v);
 }
 
+/* GPUs / 48 replicas of tp 8 and pp 6; another release says nothing. */
+static void test_strong_scaling(void **state)
+{
+#define STRONG(id, gpus, release)                                              \
+    id ",pretrain,gpt,12288,96,96,4096,1152,,," gpus ",,H100-SXM5-80GB,,,,"    \
+       "bf16,Megatron-Core " release ",2.7,,,\n"
+    struct mw_validate v;
+
+    predict(&v, state,
+            STRONG("a", "96", "r0.8.0") STRONG("b", "4608", "r0.8.0")
+                STRONG("c", "96", "r0.7.0") STRONG("d", "100", "r0.8.0"));
+    for (size_t i = 0; i < 2; i++) {
+        const struct mw_layout *l = &v.rows.v[i].state->layout;
+
+        assert_null(v.rows.v[i].skipped);
+        assert_true((v.rows.v[i].fills >> MW_FILL_STRONG_SCALING & 1) == 1);
+        assert_int_equal(l->tp * l->pp * l->vpp, 8 * 6 * 8);
+        assert_int_equal(l->dp, i == 0 ? 2 : 96);
+        assert_true(v.rows.v[i].full_rate_s < v.rows.v[i].predicted_s);
+    }
+    /* The same job: the work of a GPU goes with their number. */
+    mw_assert_near(v.rows.v[0].full_rate_s, 48 * v.rows.v[1].full_rate_s, 1e-9,
+                   0);
+    assert_non_null(v.rows.v[2].skipped);
+    assert_string_equal(v.rows.v[3].skipped, "layout is not given");
+    mw_validate_release(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_variant),
         cmocka_unit_test(test_stack_by_framework),
         cmocka_unit_test(test_stack_by_zero_stage),
+        cmocka_unit_test(test_strong_scaling),
         cmocka_unit_test(test_again)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
