@@ -7,6 +7,8 @@
  */
 #include "hwdb/fit/fit_report.h"
 
+#include "hwdb/fit/fit_program.h"
+
 #include "hwdb/fit/tensor_report.h"
 
 #include "base/file.h"
@@ -142,28 +144,14 @@ static size_t all_groups(const struct mw_fit *f, struct group *out)
 
 /* ---- terminal --------------------------------------------------------------
  */
-static double grip_of(const struct mw_fit *f, size_t k)
-{
-    double grip = 0;
-
-    for (size_t i = 0; i < f->n; i++) {
-        double slope = f->jacobian[i * f->p + k];
-
-        grip += f->weight[i] * slope * slope;
-    }
-    return grip * mw_fit_params[k].sd * mw_fit_params[k].sd;
-}
-
 void mw_fit_print(const struct mw_fit *f)
 {
     struct group groups[GROUPS_MAX];
     size_t n = all_groups(f, groups);
 
-    for (size_t k = 0; k < f->p; k++) {
-        printf("%-44s %10.4g  prior %10.4g  data/prior %8.2f\n",
-               mw_fit_params[k].name, exp(f->x[k]), mw_fit_params[k].prior,
-               grip_of(f, k));
-    }
+    struct mw_fitted result = mw_fit_result(f);
+
+    mw_fitted_print(&result);
     printf("\n%-72s %4s %6s %6s %6s %6s %6s %6s\n", "per cent", "n", "fit",
            "out", "quiet", "p50", "p90", "bias");
     groups[n++] = (struct group){NULL, NULL};
@@ -230,12 +218,9 @@ static void doc_errors(const struct mw_fit *f, FILE *out)
 
 static void doc_constants(const struct mw_fit *f, FILE *out)
 {
-    fprintf(out, "| constant | fitted | prior | weight of the data |\n"
-                 "|---|--:|--:|--:|\n");
-    for (size_t k = 0; k < f->p; k++) {
-        fprintf(out, "| `%s` | %.4g | %.4g | %.1f |\n", mw_fit_params[k].name,
-                exp(f->x[k]), mw_fit_params[k].prior, grip_of(f, k));
-    }
+    struct mw_fitted result = mw_fit_result(f);
+
+    mw_fitted_doc(&result, out);
 }
 
 static void doc_worst(const struct mw_fit *f, FILE *out)
@@ -325,9 +310,9 @@ static void doc_memory_constants(const struct mw_fit *f, FILE *out)
     }
 }
 
-static void doc_line(const struct mw_fit *f, const char *line, size_t len,
-                     FILE *out)
+static void doc_line(const void *ctx, const char *line, size_t len, FILE *out)
 {
+    const struct mw_fit *f = ctx;
     static const struct {
         const char *mark;
         void (*write)(const struct mw_fit *, FILE *);
@@ -337,6 +322,7 @@ static void doc_line(const struct mw_fit *f, const char *line, size_t len,
                  {"@MEMORY@\n", doc_memory},
                  {"@FITS@\n", doc_fits},
                  {"@MEMORY_CONSTANTS@\n", doc_memory_constants},
+                 {"@STRONG@\n", mw_fit_doc_strong},
                  {"@FILLED@\n", doc_filled},
                  {"@SKIPPED@\n", doc_skipped}};
 
@@ -353,28 +339,7 @@ static void doc_line(const struct mw_fit *f, const char *line, size_t len,
 enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
                                 const char *path, struct mw_err *err)
 {
-    char *text = NULL;
-    size_t len = 0;
-    struct mw_outfile out = {0};
-    enum mw_status status =
-        mw_file_read(template, TEMPLATE_MAX, &text, &len, err);
-
-    if (status == MW_OK) {
-        status = mw_outfile_open(&out, path, err);
-    }
-    for (size_t at = 0; status == MW_OK && at < len;) {
-        const char *end = memchr(text + at, '\n', len - at);
-        size_t n = end != NULL ? (size_t)(end - text) + 1 - at : len - at;
-
-        doc_line(f, text + at, n, out.f);
-        at += n;
-    }
-    if (status == MW_OK) {
-        status = mw_outfile_commit(&out, err);
-    }
-    mw_outfile_abort(&out);
-    mw_free(text);
-    return status;
+    return mw_fit_copy_lines(template, path, doc_line, f, err);
 }
 
 /* "training_vtrain_multi_node.csv" -> "vtrain multi node". */

@@ -16,11 +16,15 @@ void mw_fit_print(const struct mw_fit *f);
 void mw_fit_print_rows(const struct mw_fit *f);
 /*
  * Copies the template to `path`; the lines @ERRORS@, @WORST@, @CONSTANTS@,
- * @FILLED@ and @SKIPPED@ become tables, and so do @MEMORY@, @FITS@ and
+ * @STRONG@, @FILLED@ and @SKIPPED@ become tables, and so do @MEMORY@, @FITS@
+ * and
  * @MEMORY_CONSTANTS@ if memory was fitted.
  */
 enum mw_status mw_fit_write_doc(const struct mw_fit *f, const char *template,
                                 const char *path, struct mw_err *err);
+/* A table of MFU over GPUs: measured, and predicted with the fitted constants,
+ * of rows whose layout is a rule's (MW_FILL_STRONG_SCALING). */
+void mw_fit_doc_strong(const struct mw_fit *f, FILE *out);
 /* Predicted against measured step times, left out, one series a file;
  * path.svg, .png or "-". */
 enum mw_status mw_fit_plot(const struct mw_fit *f, const char *path,

@@ -4,14 +4,9 @@
 #ifndef MW_HWDB_FIT_FIT_STEP_H
 #define MW_HWDB_FIT_FIT_STEP_H
 
+#include "hwdb/fit/fit_param.h"
 #include "sim/validate/validate.h"
 
-/* A constant to fit: its row in constants.csv, the range it must stay in, and
- * how far from its prior (in e-folds) one expects it. */
-struct mw_fit_param {
-    const char *name;
-    double prior, least, most, sd;
-};
 extern const struct mw_fit_param mw_fit_params[];
 size_t mw_fit_param_count(void);
 
@@ -35,6 +30,8 @@ enum mw_status mw_fit_init(struct mw_fit *f, struct mw_hwdb *db,
 void mw_fit_release(struct mw_fit *f);
 /* Iterates to the minimum. */
 void mw_fit_run(struct mw_fit *f);
+/* The fit's result, as it is printed and written. */
+struct mw_fitted mw_fit_result(const struct mw_fit *f);
 /* Fills left_out: for each cell the linearised fit without it, then a true
  * prediction of its rows with those constants. */
 void mw_fit_leave_out(struct mw_fit *f);

@@ -4,64 +4,25 @@
  *
  * Fits the step model's constants to measured steps, prints them, and prints
  * for every file the error with the fitted constants and the error of rows
- * whose cell (validate.h) was left out of the fit. --write replaces the values
- * of the rows in CONSTANTS.csv; the others write reports.
+ * whose cell (validate.h) was left out of the fit. --write replaces values,
+ * sources and confidences of the rows in CONSTANTS.csv; the others write
+ * reports.
  */
+#include "hwdb/fit/fit_program.h"
 #include "hwdb/fit/fit_report.h"
 #include "hwdb/fit/tensor_report.h"
 
-#include "base/file.h"
-#include "sim/coll/coll_library.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TABLE_MAX = 1 << 22 };
-
-/* The line with its second cell replaced, if its first is a parameter. */
-static void write_line(const struct mw_fit *f, const char *line, size_t len,
-                       FILE *out)
+/* Parameters' rows with the fit's value, source and confidence. */
+static void write_line(const void *ctx, const char *line, size_t len, FILE *out)
 {
-    for (size_t k = 0; k < f->p; k++) {
-        size_t n = strlen(mw_fit_params[k].name);
-        const char *rest;
+    struct mw_fitted result = mw_fit_result(ctx);
 
-        if (len > n && strncmp(line, mw_fit_params[k].name, n) == 0 &&
-            line[n] == ',' &&
-            (rest = memchr(line + n + 1, ',', len - n - 1)) != NULL) {
-            fprintf(out, "%s,%.4g%.*s", mw_fit_params[k].name, exp(f->x[k]),
-                    (int)(line + len - rest), rest);
-            return;
-        }
+    if (!mw_fitted_write_line(&result, line, len, out)) {
+        fwrite(line, 1, len, out);
     }
-    fwrite(line, 1, len, out);
-}
-
-static enum mw_status write_constants(const struct mw_fit *f, const char *path,
-                                      struct mw_err *err)
-{
-    char *text = NULL;
-    size_t len = 0;
-    struct mw_outfile out = {0};
-    enum mw_status status = mw_file_read(path, TABLE_MAX, &text, &len, err);
-
-    if (status == MW_OK) {
-        status = mw_outfile_open(&out, path, err);
-    }
-    for (size_t at = 0; status == MW_OK && at < len;) {
-        const char *end = memchr(text + at, '\n', len - at);
-        size_t n = end != NULL ? (size_t)(end - text) + 1 - at : len - at;
-
-        write_line(f, text + at, n, out.f);
-        at += n;
-    }
-    if (status == MW_OK) {
-        status = mw_outfile_commit(&out, err);
-    }
-    mw_outfile_abort(&out);
-    mw_free(text);
-    return status;
 }
 
 struct outputs {
@@ -75,7 +36,7 @@ static enum mw_status write_all(const struct mw_fit *f, const struct outputs *o,
     enum mw_status status = MW_OK;
 
     if (o->target != NULL) {
-        status = write_constants(f, o->target, err);
+        status = mw_fit_copy_lines(o->target, o->target, write_line, f, err);
     }
     if (status == MW_OK && o->errors != NULL) {
         status = mw_fit_write_errors(f, o->errors, err);
@@ -153,28 +114,9 @@ static enum mw_status run(int argc, char **argv, struct mw_hwdb *db,
 
 int main(int argc, char **argv)
 {
-    struct mw_hwdb *db = NULL;
-    struct mw_validate v;
-    struct mw_err err = {0};
-
-    if (argc < 2) {
-        fprintf(stderr, "usage: fit_step FILE.csv... [--write CONSTANTS.csv] "
-                        "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md] "
-                        "[--plot FILE.svg] [--rows]\n");
-        return 2;
-    }
-    enum mw_status status = mw_hwdb_load(NULL, &db, &err);
-
-    if (status == MW_OK) {
-        mw_coll_library_lend(db);
-        mw_validate_init(&v, db);
-        status = run(argc, argv, db, &v, &err);
-        mw_validate_release(&v);
-        mw_hwdb_free(db);
-    }
-    if (status != MW_OK) {
-        fprintf(stderr, "fit_step: %s\n", err.text);
-        return 3;
-    }
-    return 0;
+    return mw_fit_program(argc, argv,
+                          "fit_step FILE.csv... [--write CONSTANTS.csv] "
+                          "[--errors MODEL_ERROR.csv] [--doc TEMPLATE OUT.md] "
+                          "[--plot FILE.svg] [--rows]",
+                          run);
 }

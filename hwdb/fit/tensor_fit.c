@@ -56,28 +56,12 @@ size_t mw_tensor_param_count(void)
 
 static double clamp(size_t k, double x)
 {
-    return fmin(fmax(x, log(mw_tensor_params[k].least)),
-                log(mw_tensor_params[k].most));
-}
-
-/* ---- predictions -----------------------------------------------------------
- */
-/* The database is this program's own, so its rows may change. */
-static void set_constant(const struct mw_tensor_fit *f, size_t k, double x)
-{
-    const struct mw_constant *row;
-
-    if (mw_hwdb_constant(f->db, mw_tensor_params[k].name, &row, NULL) ==
-        MW_OK) {
-        ((struct mw_constant *)row)->value = exp(clamp(k, x));
-    }
+    return mw_fit_clamp(&mw_tensor_params[k], x);
 }
 
 static void set_all(const struct mw_tensor_fit *f, const double *x)
 {
-    for (size_t k = 0; k < f->p; k++) {
-        set_constant(f, k, x[k]);
-    }
+    mw_fit_params_set(f->db, mw_tensor_params, f->p, x);
 }
 
 static const struct mw_validate_row *row_of(const struct mw_tensor_fit *f,
@@ -130,14 +114,11 @@ enum mw_status mw_tensor_fit_init(struct mw_tensor_fit *f, struct mw_hwdb *db,
     size_t most = MW_MEMORY_PER_ROW * v->rows.n + 1;
 
     *f = (struct mw_tensor_fit){.db = db, .v = v, .p = N_PARAMS};
-    for (size_t k = 0; k < f->p; k++) {
-        const struct mw_constant *row;
-        enum mw_status status =
-            mw_hwdb_constant(db, mw_tensor_params[k].name, &row, err);
+    enum mw_status status =
+        mw_fit_params_check(db, mw_tensor_params, f->p, err);
 
-        if (status != MW_OK) {
-            return status;
-        }
+    if (status != MW_OK) {
+        return status;
     }
     f->figure = mw_calloc(most, sizeof *f->figure);
     f->jacobian = mw_calloc(most * f->p, sizeof *f->jacobian);
