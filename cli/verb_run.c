@@ -16,7 +16,7 @@ struct args {
     const char *plan, *backend, *comm, *trace, *clock, *slow, *steps;
     long long ranks;
     double hang_s;
-    const char *resume, *base, *checkpoint, *every;
+    const char *resume, *base, *text, *checkpoint, *every;
     bool verify, is_print;
 };
 
@@ -33,6 +33,7 @@ enum {
     OPT_HANG,
     OPT_RESUME,
     OPT_BASE,
+    OPT_TEXT,
     OPT_CHECKPOINT,
     OPT_EVERY
 };
@@ -62,6 +63,10 @@ static const struct argp_option options[] = {
      "With --checkpoint: after every N steps as well", 0},
     {"resume", OPT_RESUME, "FILE", 0,
      "Go on from a checkpoint; the plan may have another layout", 0},
+    {"text", OPT_TEXT, "FILE", 0,
+     "Train on the bytes of a file, modulo the vocabulary (default: a short "
+     "text of the program's own)",
+     0},
     {"base", OPT_BASE, "FILE", 0,
      "With adapters (lora_rank): the checkpoint that the frozen weights come "
      "from; else they are drawn from the seed",
@@ -76,7 +81,7 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Executes a plan: starts one process per rank with mpirun (more ranks than "
-    "cores take turns), trains on a small text, and measures.\v"
+    "cores take turns), trains on a text, and measures.\v"
     "Examples:\n"
     "  meshwright run plan.yaml --backend host --verify\n"
     "  meshwright run plan.yaml --backend host --hwdb out/hwdb --trace "
@@ -135,6 +140,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_RESUME:
         a->resume = arg;
+        return 0;
+    case OPT_TEXT:
+        a->text = arg;
         return 0;
     case OPT_BASE:
         a->base = arg;
@@ -253,6 +261,7 @@ static void build(const struct args *a, struct mw_launch *launch)
     add_pair(launch, "--hwdb", a->cli.hwdb);
     add_pair(launch, "--resume", a->resume);
     add_pair(launch, "--base", a->base);
+    add_pair(launch, "--text", a->text);
     add_pair(launch, "--checkpoint", a->checkpoint);
     add_pair(launch, "--checkpoint-every", a->every);
     if (a->verify) {

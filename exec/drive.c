@@ -10,6 +10,7 @@
  */
 #include "exec/drive.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "exec/checkpoint.h"
@@ -26,6 +27,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Every rank reads all of it. */
+enum { TEXT_BYTES_MAX = 1 << 30 };
 /* Steps that are timed at most: more would only use memory. */
 enum { TIMED_MAX = 64 };
 
@@ -45,6 +48,7 @@ struct drive {
     struct mw_exec ex;
     bool is_open;
     struct mw_reference ref;
+    char *text;
     struct mw_beat *beats; /* [ranks] or NULL */
     struct mw_err *err;
     struct mw_drive_result *out;
@@ -78,6 +82,24 @@ static enum mw_status check_slow(const struct drive *d)
                : MW_OK;
 }
 
+/* A token needs one behind it. */
+static enum mw_status read_text(struct drive *d)
+{
+    const char *file = d->opts->text;
+    if (!file) {
+        return MW_OK;
+    }
+    MW_TRY(mw_file_read(file, TEXT_BYTES_MAX, &d->text, &d->job.text_bytes,
+                        d->err));
+    if (d->job.text_bytes < 2) {
+        return mw_fail(d->err, MW_EINPUT,
+                       "%s: has %zu bytes; training needs a text of 2 or more",
+                       file, d->job.text_bytes);
+    }
+    d->job.text = d->text;
+    return MW_OK;
+}
+
 static enum mw_status load(struct drive *d)
 {
     const struct mw_drive_opts *o = d->opts;
@@ -87,6 +109,7 @@ static enum mw_status load(struct drive *d)
     MW_TRY(check_ranks(d));
     mw_job_from_plan(&d->job, &d->scenario, &d->plan);
     MW_TRY(mw_job_check(&d->job, o->backend, d->err));
+    MW_TRY(read_text(d));
     MW_TRY(mw_hwdb_load(o->hwdb, &d->db, d->err));
     mw_coll_library_lend(d->db);
     MW_TRY(mw_fingerprint_check(d->db, d->world->size, d->err));
@@ -504,6 +527,7 @@ static void close_all(struct drive *d)
     }
     mw_beats_close(d->beats, d->world->size);
     mw_hwdb_free(d->db);
+    mw_free(d->text);
     if (d->has_plan) {
         mw_plan_release(&d->plan);
         mw_scenario_release(&d->scenario);

@@ -25,6 +25,7 @@ struct mw_drive_opts {
     /* Checkpoints: read before the first step, or NULL; written after every
      * so many steps and after the last, or NULL. */
     const char *resume, *checkpoint;
+    const char *text; /* file of training data; NULL: the sample */
     const char *base; /* frozen weights of adapters: a checkpoint; or NULL */
     int checkpoint_every; /* 0: after the last step alone */
     struct mw_slow slow;

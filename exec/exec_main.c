@@ -43,6 +43,7 @@ enum {
     OPT_BEATS,
     OPT_RESUME,
     OPT_BASE,
+    OPT_TEXT,
     OPT_CHECKPOINT,
     OPT_EVERY,
     OPT_WARMUP
@@ -67,6 +68,7 @@ static const struct argp_option options[] = {
     {"result", OPT_RESULT, "FILE", 0, "Where the launcher wants the outcome",
      0},
     {"warmup", OPT_WARMUP, "N", 0, "Steps that are not timed (default 3)", 0},
+    {"text", OPT_TEXT, "FILE", 0, "Train on its bytes (default: a sample)", 0},
     {"resume", OPT_RESUME, "FILE", 0, "Go on from a checkpoint", 0},
     {"base", OPT_BASE, "FILE", 0,
      "Adapters: the checkpoint that the frozen weights come from", 0},
@@ -159,6 +161,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_CHECKPOINT:
         a->run.checkpoint = arg;
+        return 0;
+    case OPT_TEXT:
+        a->run.text = arg;
         return 0;
     case OPT_BASE:
         a->run.base = arg;

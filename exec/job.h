@@ -16,6 +16,8 @@ struct mw_job {
     const int *layers; /* [n_virtual] */
     int n_microbatches;
     const struct mw_schedule *schedule;
+    const char *text; /* training data, of the caller; NULL: the sample */
+    size_t text_bytes;
 };
 
 /* Borrows from both. */

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-enum { MW_LAUNCH_ARGS_MAX = 32 };
+enum { MW_LAUNCH_ARGS_MAX = 40 };
 
 struct mw_launch {
     int n_ranks;

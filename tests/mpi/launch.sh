@@ -51,6 +51,18 @@ grep -q 'srun .*-n 2' stdout.txt || fail "no srun line"
 expect 0 "$mw" run plan.yaml --backend host --comm local --steps 5 --verify --json
 json "o['ranks'] == 2 and o['verified'] is True and o['max_gradient_error'] == 0"
 json "{t['dim'] for t in o['traffic']} == {'pp'}"
+cp stdout.txt sample.json
+
+# Any file to learn from: two bytes in turn are learned sooner than a story.
+printf 'ab%.0s' $(seq 500) >two.txt
+expect 0 "$mw" run plan.yaml --backend host --comm local --steps 5 --verify \
+    --text two.txt --json
+json "o['verified'] is True and o['loss'][4] < json.load(open('sample.json'))['loss'][4]"
+printf a >one.txt
+expect 3 "$mw" run plan.yaml --backend host --comm local --text one.txt
+first_line '^meshwright: one.txt: has 1 bytes; training needs a text of 2 or more'
+expect 3 "$mw" run plan.yaml --backend host --comm local --text none.txt
+first_line '^meshwright: none.txt'
 expect 0 "$mw" run plan.yaml --backend host --comm local --print-launch
 grep -q 'meshwright-exec run plan.yaml.*--comm local' stdout.txt || fail "no line"
 ! grep -q mpirun stdout.txt || fail "mpirun without need"
