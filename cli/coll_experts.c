@@ -4,11 +4,12 @@
  * how long both phases last, and how much of that is lost to imbalance.
  */
 #include "cli/coll_experts.h"
+#include "cli/expert_loads.h"
 
-#include "base/csv.h"
 #include "base/table.h"
 #include "base/units.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,8 @@ static void range_of(struct coll_experts *e, const char *text,
     const char *second = ok ? end + 1 : end;
     e->traffic.high = strtod(second, &end);
     ok = ok && end != second && *end == '\0';
-    if (!ok || !(e->traffic.low > 0) || !(e->traffic.high > e->traffic.low)) {
+    if (!ok || !(e->traffic.low > 0) || !(e->traffic.high > e->traffic.low) ||
+        !isfinite(e->traffic.high)) {
         argp_error(state,
                    "--range: '%s' is not LOW,HIGH above zero; for "
                    "example 1,100",
@@ -196,33 +198,6 @@ void coll_experts_init(struct coll_experts *e)
                                          .dispatch_bytes = MW_MOE_FP8_BYTES,
                                          .combine_bytes = 2,
                                          .sms = 24}};
-}
-
-/* A row for every expert, in their order. */
-static enum mw_status read_loads(const char *path, int n_experts,
-                                 struct mw_arena *arena, const double **out,
-                                 struct mw_err *err)
-{
-    struct mw_csv csv;
-    enum mw_status s = mw_csv_load(path, arena, &csv, err);
-    if (s == MW_OK && csv.n_rows != (size_t)n_experts) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s: loads of %zu experts, but --experts %d", path,
-                       csv.n_rows, n_experts);
-    }
-    if (s != MW_OK) {
-        return s;
-    }
-    double *load = mw_arena_alloc(arena, csv.n_rows + 1, sizeof *load);
-    int col = mw_csv_col(&csv, "load");
-    for (size_t r = 0; r < csv.n_rows && s == MW_OK; r++) {
-        s = mw_csv_num(&csv, r, col, &load[r], err);
-        if (s == MW_OK && load[r] < 0) {
-            s = mw_csv_fail(&csv, r, col, err, "a load is not below 0");
-        }
-    }
-    *out = load;
-    return s;
 }
 
 static const char *routing_name(const struct coll_experts *e)
@@ -356,8 +331,8 @@ enum mw_status coll_experts(struct coll_args *a, const struct mw_hwdb *db,
     }
     enum mw_status s = MW_OK;
     if (e->loads_path) {
-        s = read_loads(e->loads_path, e->traffic.n_experts, &arena,
-                       &e->traffic.histogram, err);
+        s = mw_cli_expert_loads(e->loads_path, e->traffic.n_experts, &arena,
+                                &e->traffic.histogram, err);
     }
     if (s == MW_OK) {
         s = mw_moe_table_load(db, &table, err);
@@ -366,7 +341,10 @@ enum mw_status coll_experts(struct coll_args *a, const struct mw_hwdb *db,
         s = mw_moe_predict(table, system, &e->traffic, &e->query, &t, err);
         s = s == MW_EINPUT && !e->loads_path ? MW_EUSAGE : s;
     }
-    if (s == MW_OK && mw_moe_load(&e->traffic, &load, err) == MW_OK) {
+    if (s == MW_OK) {
+        s = mw_moe_load(&e->traffic, &load, err);
+    }
+    if (s == MW_OK) {
         if (a->cli.json) {
             *out_rc = print_json(a, system, &load, &t);
         } else {

@@ -2,76 +2,21 @@
  * `plan --experts LOADS.csv`: which rank of the expert-parallel group holds
  * which copies of which experts, so that the busiest has the least to do.
  */
+#include "cli/expert_loads.h"
 #include "cli/plan_say.h"
 
-#include "base/csv.h"
 #include "base/table.h"
 #include "planner/expert_place.h"
 
-#include <stddef.h>
 #include <stdio.h>
-
-/* A row of the file: experts in their order. */
-struct load_row {
-    double load;
-};
-static const struct mw_csv_field fields[] = {
-    {.name = "load",
-     .type = MW_C_NUM,
-     .offset = offsetof(struct load_row, load),
-     .required = true},
-    {.name = NULL}};
 
 struct job {
     struct mw_expert_problem p;
     struct mw_expert_answer a;
-    double *load;
+    const double *load;
     int *slot;
     double plain; /* busiest rank with the experts in order, no copies */
 };
-
-static enum mw_status check_loads(const struct mw_csv *csv, const double *load,
-                                  struct mw_err *err)
-{
-    double sum = 0;
-
-    for (size_t e = 0; e < csv->n_rows; e++) {
-        if (load[e] < 0) {
-            return mw_csv_fail(csv, e, mw_csv_col(csv, "load"), err,
-                               "a load is not below 0");
-        }
-        sum += load[e];
-    }
-    return sum > 0 ? MW_OK
-                   : mw_fail(err, MW_EINPUT, "%s: no expert has any load",
-                             csv->file);
-}
-
-static enum mw_status read_loads(const char *path, int n_experts,
-                                 struct mw_arena *arena, double **out,
-                                 struct mw_err *err)
-{
-    struct mw_csv csv;
-    void *rows = NULL;
-    enum mw_status status = mw_csv_load(path, arena, &csv, err);
-
-    if (status == MW_OK) {
-        status = mw_csv_bind(&csv, fields, sizeof(struct load_row), true, arena,
-                             &rows, err);
-    }
-    if (status == MW_OK && csv.n_rows != (size_t)n_experts) {
-        status = mw_fail(err, MW_EINPUT,
-                         "%s has loads of %zu experts but the model has %d",
-                         path, csv.n_rows, n_experts);
-    }
-    if (status == MW_OK) {
-        *out = mw_arena_alloc(arena, (size_t)n_experts, sizeof **out);
-        for (int e = 0; e < n_experts; e++) {
-            (*out)[e] = ((struct load_row *)rows)[e].load;
-        }
-    }
-    return status == MW_OK ? check_loads(&csv, *out, err) : status;
-}
 
 static enum mw_status set_sizes(const struct mw_plan_args *a,
                                 const struct mw_scenario *scenario,
@@ -213,7 +158,8 @@ int mw_plan_run_experts(const struct mw_plan_args *a,
     enum mw_status status = set_sizes(a, scenario, &j.p, &err);
 
     if (status == MW_OK) {
-        status = read_loads(a->experts, j.p.n_experts, &arena, &j.load, &err);
+        status = mw_cli_expert_loads(a->experts, j.p.n_experts, &arena, &j.load,
+                                     &err);
     }
     if (status == MW_OK) {
         j.p.load = j.load;

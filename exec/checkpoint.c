@@ -138,7 +138,13 @@ static enum mw_status move(const struct file *f, float *mine, size_t n,
     for (size_t left = n * sizeof *mine; left > 0;) {
         ssize_t did = f->is_reading ? pread(f->fd, p, left, at)
                                     : pwrite(f->fd, p, left, at);
-        if (did <= 0) {
+        if (did < 0 && errno == EINTR) {
+            continue;
+        }
+        if (did == 0) {
+            return mw_fail(f->err, MW_EINPUT, "%s: ends early", f->path);
+        }
+        if (did < 0) {
             return fails(f->err, f->path, f->is_reading ? "read" : "write");
         }
         p += did;

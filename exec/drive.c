@@ -59,10 +59,12 @@ static enum mw_status check_ranks(const struct drive *d)
 {
     int want = mw_layout_ranks(&d->plan.layout);
     if (want != d->world->size) {
-        return mw_fail(d->err, MW_EUSAGE,
-                       "%s needs %d ranks (tp %d x pp %d x dp %d) but %d run",
-                       d->opts->plan, want, d->plan.layout.tp,
-                       d->plan.layout.pp, d->plan.layout.dp, d->world->size);
+        return mw_fail(
+            d->err, MW_EUSAGE,
+            "%s needs %d ranks (tp %d x cp %d x pp %d x dp %d) but %d "
+            "run",
+            d->opts->plan, want, d->plan.layout.tp, d->plan.layout.cp,
+            d->plan.layout.pp, d->plan.layout.dp, d->world->size);
     }
     return MW_OK;
 }

@@ -18,14 +18,25 @@
 static enum mw_status check(const struct mw_moe_traffic *t, struct mw_err *err)
 {
     bool power = t->routing == MW_MOE_POWER_LAW;
-    if (t->n_experts < 1 || t->n_experts > 65536 || t->top_k < 1 ||
-        t->top_k > t->n_experts || t->n_ranks < 1 ||
+    if (t->top_k < 1 || t->top_k > t->n_experts) {
+        return mw_fail(err, MW_EINPUT,
+                       "top %d of %d experts; a token goes to 1 to %d of them",
+                       t->top_k, t->n_experts, t->n_experts);
+    }
+    if (t->n_experts > 65536 || t->n_ranks < 1 ||
         t->n_experts % t->n_ranks != 0 || t->ranks_per_node < 1 ||
         t->n_ranks % t->ranks_per_node != 0) {
         return mw_fail(err, MW_EINPUT,
                        "%d experts, top %d, on %d ranks of %d a node: experts "
                        "must divide over ranks and ranks over nodes",
                        t->n_experts, t->top_k, t->n_ranks, t->ranks_per_node);
+    }
+    int64_t in_node = (int64_t)(t->n_experts / t->n_ranks) * t->ranks_per_node;
+    if (t->n_nodes_max > 0 && t->top_k > t->n_nodes_max * in_node) {
+        return mw_fail(err, MW_EINPUT,
+                       "top %d of experts on %d nodes at most, of %lld each; "
+                       "raise the node limit or lower top-k",
+                       t->top_k, t->n_nodes_max, (long long)in_node);
     }
     if ((t->routing == MW_MOE_HISTOGRAM && !t->histogram) ||
         (power && !(t->low > 0 && t->high > t->low)) ||

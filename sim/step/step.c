@@ -31,7 +31,7 @@ enum mw_status mw_step_check_rates(const struct mw_scenario *scenario,
                            "%s has no %s rate; choose another workload dtype",
                            slug, mw_dtype_name(dtype));
     }
-    if (dtype == MW_FP8 && scenario->workload.scaling == MW_SCALE_MX &&
+    if (scenario->workload.scaling == MW_SCALE_MX &&
         !(ctx->gpu->peak_flops[MW_FP4] > 0)) {
         return mw_fail_key(
             err, MW_EINPUT, "workload", "fp8_scaling",

@@ -138,6 +138,21 @@ printf 'id,kind\n"a,b\n' >quote.csv
 expect 3 "$mw" validate quote.csv
 first_line '^meshwright: quote\.csv'
 
+
+# --- experts
+experts() { "$mw" coll --system dgx-h100 --nodes 4 --experts 256 "$@"; }
+expect 2 experts --top-k 257
+first_line 'top 257 of 256 experts'
+expect 2 experts --top-k 100 --node-limit 1
+first_line 'top 100 of experts on 1 nodes at most, of 64 each'
+expect 2 experts --routing power_law --range 1,inf
+printf 'share\n1\n' >share.csv
+expect 3 experts --routing share.csv
+first_line "^meshwright: share\\.csv: column 'load' is missing"
+{ echo load; yes 0 | head -n 256; } >zero.csv
+expect 3 experts --routing zero.csv
+first_line '^meshwright: zero\.csv: no expert has any load'
+
 # --- output that cannot be written, usage
 expect 3 "$mw" plan "$small" -o nowhere/plan.yaml
 first_line '^meshwright: nowhere/plan\.yaml: '
