@@ -378,10 +378,6 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     struct mw_phase_cost *phase = p->cost[unit].phase;
     const struct mw_unit_size *size = &p->size[unit];
     double dense = size->dense_params + mw_step_copy_params(p, unit);
-    double grads = (dense + size->expert_params) * p->grad_bytes;
-    double weights = mw_unit_dense_bytes(p, size) +
-                     mw_unit_expert_bytes(p, size) +
-                     mw_step_copy_bytes(p, unit);
     double overlap = p->ctx->stack.overlap_fsdp;
     double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
     const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
@@ -410,8 +406,12 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
         mw_step_exposed_s(gather_s, overlap, work_f_s);
     phase[MW_PHASE_W].s[MW_LANE_DP] =
         mw_step_exposed_s(again_s + scatter_s, overlap, work_b_s);
-    phase[MW_PHASE_F].bytes[MW_LANE_DP] = gather_s > 0 ? weights : 0;
-    phase[MW_PHASE_W].bytes[MW_LANE_DP] = (again_s > 0 ? weights : 0) + grads;
+    phase[MW_PHASE_F].bytes[MW_LANE_DP] =
+        mw_zero_colls_bytes(&colls, MW_ZERO_FORWARD);
+    phase[MW_PHASE_W].bytes[MW_LANE_DP] =
+        mw_zero_colls_bytes(&colls, MW_ZERO_BACKWARD) +
+        mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
+        mw_step_replicas_bytes(p, dense, size->expert_params);
     if (p->wires != NULL) {
         mw_wires_add_zero(p, unit, gather_s, again_s, scatter_s);
     }

@@ -230,6 +230,9 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
 double mw_zero_colls_s(const struct mw_step_price *p,
                        const struct mw_zero_colls *colls,
                        enum mw_zero_when when);
+/* Of messages to other ranks, as mw_cost_coll counts them. */
+double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
+                           enum mw_zero_when when);
 /* Device time of compression, 0 without: spreading gathered weights of a unit,
  * packing its gradients; packing the momentum of so many parameters, of which
  * the rank sums a share. Counted as the bytes of the passes over memory. */
@@ -311,9 +314,12 @@ double mw_step_tied_grads(const struct mw_step_price *p);
 bool mw_step_copies_tied(const struct mw_scenario *scenario,
                          const struct mw_layout *layout);
 
-/* All-reduce of the rank's shares of so many gradients over the replicas. */
+/* All-reduce of the rank's shares of so many gradients over the replicas: time,
+ * message. */
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
                           double expert);
+double mw_step_replicas_bytes(const struct mw_step_price *p, double dense,
+                              double expert);
 
 /* ---- offload.c ----------------------------------------------------------- */
 /* Adds to the unit's cost what its ways to and from the host leave exposed; its

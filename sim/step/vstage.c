@@ -211,18 +211,23 @@ static struct owned owned_params(const struct mw_step_price *p,
     return sum;
 }
 
+double mw_step_replicas_bytes(const struct mw_step_price *p, double dense,
+                              double expert)
+{
+    return p->replica_group.n_ranks > 1
+               ? mw_step_share(p, dense, expert) * p->grad_bytes
+               : 0;
+}
+
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
                           double expert)
 {
-    double share;
+    double bytes = mw_step_replicas_bytes(p, dense, expert);
 
-    if (p->replica_group.n_ranks <= 1) {
-        return 0;
-    }
-    share = mw_step_share(p, dense, expert);
-    return mw_cost_coll(p->ctx, MW_ALL_REDUCE, share * p->grad_bytes,
-                        &p->replica_group, NULL)
-        .time_s;
+    return bytes > 0 ? mw_cost_coll(p->ctx, MW_ALL_REDUCE, bytes,
+                                    &p->replica_group, NULL)
+                           .time_s
+                     : 0;
 }
 
 /* Work of one micro-batch on a device from phase `first` to `last`. */
@@ -330,9 +335,8 @@ static void reduce_gradients(const struct mw_step_price *p,
         exposed_s + mw_onebit_pack_s(p, n->dense + n->expert,
                                      mw_step_share(p, n->dense, n->expert)));
     out->hidden_reduce_s = all_s - exposed_s;
-    for (int i = 0; i < colls.n; i++) {
-        out->reduce_bytes += colls.v[i].bytes;
-    }
+    out->reduce_bytes += mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
+                         mw_step_replicas_bytes(p, n->dense, n->expert);
 }
 
 /* One of several copies on the device: they are added up there first. */

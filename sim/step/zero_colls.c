@@ -147,6 +147,19 @@ double mw_zero_colls_s(const struct mw_step_price *p,
     return sum;
 }
 
+double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
+                           enum mw_zero_when when)
+{
+    double sum = 0;
+
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+
+        sum += c->when == when && c->group.n_ranks > 1 ? c->bytes : 0;
+    }
+    return sum;
+}
+
 /* ---- what compressing costs the device -------------------------------------
  */
 static double stream_s(const struct mw_step_price *p, double bytes)

@@ -98,6 +98,52 @@ static void test_no_reshard_counts(void **state)
     step_world_close(&w);
 }
 
+/* What the timeline says of a rank's ZeRO traffic is what the ledger counts:
+ * shards and replicas, compressed or not. */
+static void test_timeline_carries_the_ledger(void **state)
+{
+    static const struct {
+        int zero, dp_shard;
+        enum mw_grad_compression how;
+    } cases[] = {{2, 0, MW_COMPRESS_NONE},   {2, 8, MW_COMPRESS_NONE},
+                 {3, 0, MW_COMPRESS_NONE},   {3, 8, MW_COMPRESS_NONE},
+                 {3, 0, MW_COMPRESS_ZEROPP}, {0, 0, MW_COMPRESS_NONE}};
+    struct step_world w;
+
+    (void)state;
+    open_world(&w);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mw_layout l = layout(cases[i].zero, cases[i].dp_shard);
+        struct mw_ledger ledger = {NULL, 0, 0};
+        struct mw_timeline t;
+        struct mw_step_result r;
+        struct mw_plan plan;
+        double sent = 0, counted = 0;
+
+        l.grad_compression = cases[i].how;
+        mw_timeline_init(&t);
+        step_simulate(&r, &w.s, &l, &w.ctx, &t);
+        for (size_t k = 0; k < t.spans.n; k++) {
+            sent += t.spans.v[k].kind == MW_SPAN_DP && t.spans.v[k].rank == 0
+                        ? t.spans.v[k].bytes
+                        : 0;
+        }
+        step_plan(&plan, &w.s, &l);
+        mw_step_ledger(&w.s, &plan, &w.ctx, 0, &ledger);
+        for (size_t k = 0; k < ledger.n; k++) {
+            counted +=
+                ledger.v[k].dim == MW_DIM_DP ? ledger.v[k].message_bytes : 0;
+        }
+        assert_true(counted > 0);
+        mw_assert_near(sent, counted, 1e-9, 0);
+        mw_array_release(&ledger);
+        mw_plan_release(&plan);
+        mw_step_result_release(&r);
+        mw_timeline_release(&t);
+    }
+    step_world_close(&w);
+}
+
 static void test_memory(void **state)
 {
     struct step_world w;
@@ -204,8 +250,11 @@ static void test_forms_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_no_reshard_counts),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_no_reshard_counts),
+        cmocka_unit_test(test_timeline_carries_the_ledger),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_forms_agree)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

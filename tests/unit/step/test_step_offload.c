@@ -130,6 +130,26 @@ static void test_optimizer(void **state)
     step_world_close(&w);
 }
 
+/* In float32 there is no copy of low precision to write: 28 bytes. */
+static void test_optimizer_of_float32(void **state)
+{
+    struct mw_layout l = layout(0), off = layout(0);
+    struct step_world w;
+
+    (void)state;
+    off.offload_optimizer = 1;
+    open_world(&w, "dgx-h100", 1);
+    w.s.workload.dtype = MW_FP32;
+    struct mw_step_result on = run(&w, &l), host = run(&w, &off);
+    double n = on.memory->optimizer_bytes / 8;
+    mw_assert_near(host.breakdown_s[MW_SPAN_OFFLOAD] +
+                       host.breakdown_s[MW_SPAN_OPTIMIZER],
+                   n * 28 / w.ctx.host_adam_Bps, 1e-6, 0);
+    mw_step_result_release(&on);
+    mw_step_result_release(&host);
+    step_world_close(&w);
+}
+
 /* Both update at once: the best part is where they end together, and it beats
  * either alone where the device has a step of its own to do. */
 static void test_parts_run_together(void **state)
@@ -285,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_unknown_link),
         cmocka_unit_test(test_optimizer),
+        cmocka_unit_test(test_optimizer_of_float32),
         cmocka_unit_test(test_parts_run_together),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_memory),
