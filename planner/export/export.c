@@ -13,7 +13,7 @@ typedef enum mw_status (*emit_fn)(const struct mw_export_in *in,
 
 static const struct {
     const char *name; /* of a framework, and whose rules hold */
-    enum mw_framework framework;
+    int framework;
     emit_fn emit;
 } targets[] = {
     {"megatron-core", MW_FRAMEWORK_MEGATRON_CORE, mw_export_megatron},
