@@ -127,6 +127,7 @@ void mw_context_open(struct mw_exec *ex)
         mw_ring_open(ex);
         break;
     case MW_CP_A2A:
+    case MW_CP_PASSQ: /* refused by job.c */
         break;
     }
 }
@@ -151,6 +152,8 @@ enum mw_status mw_context_set_forward(struct mw_exec *ex,
     case MW_CP_A2A:
         ex->dev->ops->attention_fwd(ex->dev, a);
         break;
+    case MW_CP_PASSQ:
+        break;
     }
     return MW_OK;
 }
@@ -166,6 +169,8 @@ enum mw_status mw_context_set_backward(struct mw_exec *ex,
         return mw_ring_backward(ex, a);
     case MW_CP_A2A:
         ex->dev->ops->attention_bwd(ex->dev, a);
+        break;
+    case MW_CP_PASSQ:
         break;
     }
     return MW_OK;

@@ -75,6 +75,10 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "recomputation of modules other than core_attn",
                      "plan without recompute_modules");
     }
+    if (l->cp > 1 && l->cp_form == MW_CP_PASSQ) {
+        return lacks(err, "queries passed round a ring",
+                     "plan with cp_form ring");
+    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         return lacks(err, "compressed gradients",
                      "plan with grad_compression none");

@@ -263,9 +263,10 @@ static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
 
-    for (int form = MW_CP_GATHER; form <= MW_CP_A2A; form++) {
-        if (o->cp_form < 0 ? form == 0 || is_freed(s, MW_FREE_CP_FORM)
-                           : o->cp_form == form) {
+    for (int form = MW_CP_GATHER; form <= MW_CP_PASSQ; form++) {
+        bool is_free = is_freed(s, MW_FREE_CP_FORM) && form != MW_CP_PASSQ;
+
+        if (o->cp_form < 0 ? form == 0 || is_free : o->cp_form == form) {
             s->cp_form[s->n_cp_forms++] = (enum mw_cp_form)form;
         }
     }

@@ -43,7 +43,7 @@ struct mw_space {
     int recompute[3], n_recompute;
     bool sp[2];
     int n_sp;
-    enum mw_cp_form cp_form[3];
+    enum mw_cp_form cp_form[4];
     int n_cp_forms;
     bool reshard[2];
     int n_reshard;

@@ -68,7 +68,8 @@ static void put_grid(struct writer *w)
     const struct mw_layout *l = &w->in->plan->layout;
     static const char *const forms[] = {[MW_CP_GATHER] = "all_gather",
                                         [MW_CP_RING] = "p2p",
-                                        [MW_CP_A2A] = "a2a"};
+                                        [MW_CP_A2A] = "a2a",
+                                        [MW_CP_PASSQ] = "none"};
 
     number(w, "tensor-model-parallel-size", l->tp);
     number(w, "pipeline-model-parallel-size", l->pp);

@@ -45,6 +45,7 @@ const struct mw_enum mw_recompute_module_enums[] = {
 const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},
                                            {"ring", MW_CP_RING},
                                            {"a2a", MW_CP_A2A},
+                                           {"pass_q", MW_CP_PASSQ},
                                            {NULL, 0}};
 
 const struct mw_enum mw_grad_compression_enums[] = {

@@ -44,11 +44,13 @@ enum mw_recompute_module {
 /* How the ranks of a context parallel group get each other's keys and values:
  * an all-gather of both before the attention core (Megatron-LM's and
  * torchtitan's `allgather`); a ring that passes blocks of both on while it
- * computes with the last one (Liu et al., "Ring Attention", 2023); an
+ * computes with the last one (Liu et al., "Ring Attention", 2023), or keeps
+ * them and passes its queries (Yang et al., "Context Parallelism for Scalable
+ * Million-Token Inference", 2024); an
  * all-to-all that turns a part of the sequence and all heads into the whole
  * sequence and a part of the heads (Jacobs et al., "DeepSpeed Ulysses",
  * 2023). */
-enum mw_cp_form { MW_CP_GATHER, MW_CP_RING, MW_CP_A2A };
+enum mw_cp_form { MW_CP_GATHER, MW_CP_RING, MW_CP_A2A, MW_CP_PASSQ };
 
 /* How gradients (and, with ZeRO-3, weights) are made smaller on their way: the
  * signs of the momentum (Tang et al., "1-bit Adam", ICML 2021); 4-bit gradients

@@ -31,6 +31,13 @@
  *           block, all queries over half of an earlier rank's keys, or half
  *           the queries over a later rank's. Partial outputs are merged by
  *           their logsumexp, gradients added up, in memory
+ *   pass_q  (Yang et al., arXiv:2411.01783, section 3.3) keys and values stay,
+ *           queries go round: n - 1 exchanges of Q forward, then an all-to-all
+ *           brings the n partial outputs of each query, and their logsumexps,
+ *           to its owner, who merges them. Backward (the same turned round; the
+ *           paper serves only) Q goes round with dO and two statistics a row,
+ *           dK and dV are added up where they are, and n exchanges bring dQ
+ *           home, added to on its way
  *   a2a     (DeepSpeed Ulysses, arXiv:2309.14509) all-to-alls turn t tokens of
  *           all heads into s tokens of h / n heads: q, k, v before the core,
  *           its output after it, and their gradients. A flash core's backward
@@ -92,6 +99,10 @@ static struct heads core_heads(const struct mw_sizes *s, const struct heads *h)
     case MW_CP_GATHER:
         break;
     case MW_CP_RING:
+        core.kv_tokens = core.own_kv;
+        core.n_cores = mw_layout_cp_outer(s->work->layout);
+        break;
+    case MW_CP_PASSQ: /* the same pieces; the other side of them travels */
         core.kv_tokens = core.own_kv;
         core.n_cores = mw_layout_cp_outer(s->work->layout);
         break;
@@ -326,6 +337,32 @@ static void add_ring_core(const struct mw_sizes *s, const struct heads *h,
     add_exchange(s, "cp_dkv", NO_COLL, n, block, out);
 }
 
+/* Merging reads n partial outputs and writes one, in n - 1 parts; backward dK,
+ * dV and dQ are added to n - 1 times. */
+static void add_passq_core(const struct mw_sizes *s, const struct heads *h,
+                           struct mw_fsteps *out)
+{
+    int n = h->n_cores;
+    int64_t rows = h->sequences * h->q_tokens;
+    double q = x_bytes(s, rows, h->q * h->d), o = x_bytes(s, rows, h->q * h->v);
+    double kv = x_bytes(s, h->sequences * h->own_kv, h->kv * (h->d + h->v));
+    double row = 4 * (double)(rows * h->q); /* a statistic in fp32 */
+    struct mw_fstep *step;
+
+    add_flash(s, h, out);
+    add_exchange(s, "cp_q", MW_SEND_RECV, n - 1, q, out);
+    out->v[out->n - 1].bytes_b = q + o + 2 * row;
+    step = mw_fstep_coll(out, s, "cp_o", MW_DIM_CP, MW_ALL_TO_ALL, NO_COLL,
+                         n * (o + row));
+    step->is_core = true;
+    step = mw_fstep_simple(out, s, MW_OP_ADD, "cp_merge", rows, h->q * h->v,
+                           (n + 1) * o / (n - 1), 0);
+    step->op.repeat = n - 1;
+    step->bytes_b = 3 * (q + kv);
+    step->is_core = true;
+    add_exchange(s, "cp_dq", NO_COLL, n, q, out);
+}
+
 /* One all-to-all of a buffer of the rank's own tokens, and of its gradient. */
 static void add_exchange_heads(const struct mw_sizes *s, const char *name,
                                int64_t width, struct mw_fsteps *out)
@@ -348,6 +385,9 @@ static void add_own_core(const struct mw_sizes *s, const struct heads *core,
         break;
     case MW_CP_RING:
         add_ring_core(s, core, out);
+        break;
+    case MW_CP_PASSQ:
+        add_passq_core(s, core, out);
         break;
     case MW_CP_A2A:
         add_fused_or_not(s, core, out);

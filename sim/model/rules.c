@@ -349,9 +349,13 @@ static bool rule_cp_inner(const struct check *c)
 
 static bool rule_cp_flash(const struct check *c)
 {
-    return c->l->cp_form != MW_CP_RING || c->l->cp == 1 || c->w->is_flash ||
-           BROKEN(c, "cp_form ring needs attention: flash, which can add up "
-                     "parts of a softmax");
+    bool is_ring = c->l->cp_form == MW_CP_RING || c->l->cp_form == MW_CP_PASSQ;
+
+    return !is_ring || c->l->cp == 1 || c->w->is_flash ||
+           BROKEN(c,
+                  "cp_form %s needs attention: flash, which can add up "
+                  "parts of a softmax",
+                  mw_cp_form_name(c->l->cp_form));
 }
 
 static bool rule_sp_seq(const struct check *c)

@@ -26,6 +26,7 @@
 #define SEQ 4096.0
 #define VOCAB 32768.0
 #define FFN 4096.0
+#define HEADS 16.0
 #define KV_WIDTH 256.0 /* 4 heads of 64 */
 enum { LAYERS = 16, RANKS = 64, BATCH = 256 };
 
@@ -91,6 +92,7 @@ static void expect_cp(const struct mw_layout *l, double n_layers, double m,
     double n = l->cp, calls = m * n_layers;
     double kv = 2 * 2 * l->micro_batch * SEQ * KV_WIDTH / l->tp;
     double q = 2 * l->micro_batch * SEQ * H / l->tp;
+    double row = 4 * l->micro_batch * SEQ * HEADS / l->tp;
     double again_full = l->recompute == MW_RECOMPUTE_FULL ? part_again(l) : 0;
     double again_core = l->recompute != MW_RECOMPUTE_NONE ? part_again(l) : 0;
 
@@ -110,6 +112,12 @@ static void expect_cp(const struct mw_layout *l, double n_layers, double m,
         add(t, MW_DIM_CP, MW_ALL_TO_ALL, calls * (2 + again_core) * 2, q / n);
         add(t, MW_DIM_CP, MW_ALL_TO_ALL, calls * (2 + again_core) * 2,
             kv / 2 / n);
+        break;
+    case MW_CP_PASSQ:
+        add(t, MW_DIM_CP, MW_SEND_RECV,
+            calls * ((1 + again_core) * (n - 1) + n), q / n);
+        add(t, MW_DIM_CP, MW_SEND_RECV, calls * (n - 1), (2 * q + 2 * row) / n);
+        add(t, MW_DIM_CP, MW_ALL_TO_ALL, calls * (1 + again_core), q + row);
         break;
     }
 }
@@ -204,7 +212,7 @@ static void draw(struct mw_layout *l, uint64_t i)
     l->tp = 1 << mw_rand_u64(15, 1, i) % 3;
     l->sp = l->tp > 1 && mw_rand_u64(15, 2, i) % 2 == 0;
     l->cp = 1 << mw_rand_u64(15, 3, i) % 3;
-    l->cp_form = (enum mw_cp_form)(mw_rand_u64(15, 4, i) % 3);
+    l->cp_form = (enum mw_cp_form)(mw_rand_u64(15, 4, i) % 4);
     l->pp = 1 << mw_rand_u64(15, 5, i) % 3;
     l->vpp = l->pp > 1 ? 1 << mw_rand_u64(15, 6, i) % 3 : 1;
     l->dp = RANKS / (l->tp * l->cp * l->pp);

@@ -228,6 +228,65 @@ static void test_ring_counts(void **state)
     step_world_close(&w);
 }
 
+/* Queries go round, n - 1 times forward and, with the output's gradient and two
+ * statistics of 4 bytes, backward; n times their gradient. One all-to-all of n
+ * partial outputs and their statistics a forward pass. */
+static void test_pass_q_counts(void **state)
+{
+    static const int again[] = {0, 1, 1};
+    struct step_world w;
+
+    (void)state;
+    open_world(&w, "dgx-h100", 1);
+    for (int cp = 2; cp <= 8; cp *= 2) {
+        double q = 2.0 * SEQ / cp * Q_HEADS * HEAD_DIM;
+        double row = 4.0 * SEQ / cp * Q_HEADS;
+
+        for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
+            struct mw_layout l = layout(MW_CP_PASSQ, cp, 8 / cp);
+            double n = 64.0 * cp / 8 * LAYERS;
+
+            l.recompute = (enum mw_recompute)r;
+            struct mw_ledger_row ring = row_of(&w, &l, MW_SEND_RECV);
+            struct mw_ledger_row home = row_of(&w, &l, MW_ALL_TO_ALL);
+
+            mw_assert_near(ring.count, n * ((2 + again[r]) * (cp - 1) + cp), 0,
+                           0);
+            mw_assert_near(
+                ring.message_bytes,
+                n * ((cp - 1) * ((1 + again[r]) * q + 2 * q + 2 * row) +
+                     cp * q),
+                1e-12, 0);
+            mw_assert_near(home.count, n * (1 + again[r]), 0, 0);
+            mw_assert_near(home.message_bytes, home.count * cp * (q + row),
+                           1e-12, 0);
+            mw_assert_near(home.wire_bytes, home.count * (cp - 1) * (q + row),
+                           1e-12, 0);
+        }
+    }
+    step_world_close(&w);
+}
+
+/* It keeps and computes what a ring of keys and values does. */
+static void test_pass_q_is_a_ring_turned_round(void **state)
+{
+    struct mw_layout l = layout(MW_CP_RING, 4, 2), turned = l;
+    struct step_world w;
+    struct mw_step_result a, b;
+
+    (void)state;
+    turned.cp_form = MW_CP_PASSQ;
+    open_world(&w, "dgx-h100", 1);
+    step_simulate(&a, &w.s, &l, &w.ctx, NULL);
+    step_simulate(&b, &w.s, &turned, &w.ctx, NULL);
+    mw_assert_near(b.memory[0].activation_bytes, a.memory[0].activation_bytes,
+                   0, 0);
+    mw_assert_near(b.hardware_flops, a.hardware_flops, 0, 0);
+    mw_step_result_release(&a);
+    mw_step_result_release(&b);
+    step_world_close(&w);
+}
+
 /* q, k, v and o turned forward, their gradients backward: (n-1)/n of each
  * buffer of a rank's own tokens leaves it. */
 static void test_ulysses_counts(void **state)
@@ -420,7 +479,7 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->sp = mw_rand_u64(5, 4, i) % 2 == 0;
     l->zero = (int)(mw_rand_u64(5, 5, i) % 4);
     l->recompute = (enum mw_recompute)(mw_rand_u64(5, 6, i) % 3);
-    l->cp_form = (enum mw_cp_form)(mw_rand_u64(5, 7, i) % 3);
+    l->cp_form = (enum mw_cp_form)(mw_rand_u64(5, 7, i) % 4);
     l->order = orders[mw_rand_u64(5, 8, i) % 2];
     return l->dp >= 1 &&
            mw_layout_check(l, &s->model, &s->workload, 32, NULL, NULL) == MW_OK;
@@ -452,6 +511,8 @@ int main(void)
         cmocka_unit_test(test_work_is_conserved),
         cmocka_unit_test(test_packed_documents),
         cmocka_unit_test(test_ring_counts),
+        cmocka_unit_test(test_pass_q_counts),
+        cmocka_unit_test(test_pass_q_is_a_ring_turned_round),
         cmocka_unit_test(test_ulysses_counts),
         cmocka_unit_test(test_gather_counts),
         cmocka_unit_test(test_what_a_ring_hides),

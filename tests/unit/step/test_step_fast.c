@@ -99,7 +99,7 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ? 2
              : strcmp(l->schedule, "zb-v") == 0           ? 2
                                                           : 1;
-    l->cp_form = (enum mw_cp_form)draw_int(i, 9, 3);
+    l->cp_form = (enum mw_cp_form)draw_int(i, 9, 4);
     if (is_moe) {
         l->ep = 1 << draw_int(i, 10, 4);
         l->etp = i % 2 == 0 ? 1 : l->tp;
