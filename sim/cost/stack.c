@@ -48,6 +48,10 @@ static const struct {
      "the same with whole iterations in CUDA graphs and fused grouped "
      "products (Megatron-Bridge 0.5.1 of 2026-07, NeMo 26.06, on Blackwell)",
      SCATTERS | SENDS_ONCE | GRAPHS},
+    {"megatron-core-lm",
+     "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose arguments "
+     "default to dropout in attention and behind it",
+     SCATTERS | SENDS_ONCE},
     {"megatron-core-serial", "Megatron-Core with every overlap off", SCATTERS},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2021)",
      SCATTERS},

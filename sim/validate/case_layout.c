@@ -248,7 +248,8 @@ static int micro_batch_of(struct mw_case *c)
             return (int)c->all[i].micro_batch;
         }
     }
-    if (mw_text_has(r->framework, "Megatron-LM (2020")) {
+    if (mw_text_has(r->framework, "Megatron-LM (2020") ||
+        (mw_text_has(r->framework, "Megatron-Core r0") && c->layout.pp == 1)) {
         mw_case_fill(c, MW_FILL_MICRO_BATCH_WHOLE);
         return (int)r->global_batch / c->layout.dp;
     }
@@ -256,10 +257,23 @@ static int micro_batch_of(struct mw_case *c)
     return 1;
 }
 
+/* Chunks of two layers, or of one where that does not divide. */
+static int chunks_of(double layers, int pp)
+{
+    double each = layers / pp;
+
+    return (int)(fmod(each, 2) == 0 ? each / 2 : each);
+}
+
 static int vpp_of(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
 
+    if (isnan(r->vpp) && mw_text_has(r->framework, "Megatron-Core r0") &&
+        fmod(r->layers, r->pp) == 0) {
+        mw_case_fill(c, MW_FILL_VPP_OVERLAP);
+        return chunks_of(r->layers, (int)r->pp);
+    }
     if (!isnan(r->vpp) || !mw_case_is_core(r)) {
         return isnan(r->vpp) ? 1 : (int)r->vpp;
     }
@@ -291,7 +305,7 @@ static void take_strong_scaling(struct mw_case *c)
     mw_case_fill(c, MW_FILL_STRONG_SCALING);
     l->tp = 8;
     l->pp = 6;
-    l->vpp = (int)c->row->layers / (2 * l->pp);
+    l->vpp = chunks_of(c->row->layers, l->pp);
     l->dp = (int)c->row->gpus / (l->tp * l->pp);
 }
 

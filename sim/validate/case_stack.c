@@ -133,6 +133,7 @@ const char *mw_case_stack_of(const struct mw_measured *r)
                  {"jax-paxml", {"Paxml"}},
                  {"jax", {"MaxText"}},
                  {"megatron-core-nemo", {"NeMo", "Megatron-Bridge", "dgxc"}},
+                 {"megatron-core-lm", {"Megatron-Core r0"}},
                  {"megatron-core", {"Megatron-Core", "MegaScale"}},
                  {"nanotron", {"nanotron"}},
                  {"galvatron", {"Galvatron"}},

@@ -49,13 +49,19 @@
     X(MICRO_BATCH_TWIN, "micro_batch_twin",                                    \
       "of another row with the same model, tp, pp and dp")                     \
     X(MICRO_BATCH_WHOLE, "micro_batch_whole",                                  \
-      "global batch / dp for Megatron-LM of 2020, which did not accumulate")   \
+      "global batch / dp for Megatron-LM of 2020, which did not accumulate, "  \
+      "and for Megatron-Core r0.8 without a pipeline, where nothing asks for " \
+      "accumulation")                                                          \
     X(MICRO_BATCH, "micro_batch", "1")                                         \
     X(ZERO, "zero", "1 for Megatron-Core since 2024, else 0")                  \
     X(ZERO_GROUP, "zero_group", "ZeRO-1 with FSDP as ZeRO-3")                  \
     X(HSDP, "hsdp", "HSDP shards within a node")                               \
     X(LORA, "lora",                                                            \
       "rank 16 on linear_qkv, as in the recipes of NeMo and Megatron-Bridge")  \
+    X(VPP_OVERLAP, "vpp_overlap",                                              \
+      "interleaved for Megatron-Core r0.8, whose README has pipeline "         \
+      "transfers overlapped: chunks of two layers as NeMo 24.07's recipe of "  \
+      "GPT-3, of one where that does not divide")                              \
     X(STRONG_SCALING, "strong_scaling",                                        \
       "Megatron-LM's strong scaling of GPT-3 on H100: tp 8, pp 6, dp = GPUs "  \
       "/ 48, interleaved in chunks of two layers as NeMo 24.07's recipe of "   \
@@ -92,8 +98,8 @@
       "unfused with dropout masks for Megatron before flash attention, else "  \
       "flash without dropout")                                                 \
     X(GRAD_DTYPE, "grad_dtype",                                                \
-      "fp16 for fp16 training, bf16 for Megatron-Core with overlap, else "     \
-      "fp32")                                                                  \
+      "fp16 for fp16 training, bf16 for Megatron-Core with overlap (not for "  \
+      "Megatron-LM's own script, arguments.py), else fp32")                    \
     X(STACK, "stack", "training stack by the framework's name")                \
     X(GPU_VARIANT, "gpu_variant",                                              \
       "memory and bandwidth as the GPU's name says; clock by the cube root "   \

@@ -181,6 +181,7 @@ static void test_stack_by_framework(void **state)
     } rows[] = {
         {"NeMo 24.07", "H100", "", "megatron-core-nemo", ""},
         {"Megatron-Core 0.9", "H100", "", "megatron-core", ""},
+        {"Megatron-Core r0.8.0", "H100", "", "megatron-core-lm", ""},
         {"Paxml (dgxc v24.11.1)", "H100", "", "jax-paxml", ""},
         {"Megatron-LM 23e00ed096 + TE 2.11, overlap OFF", "B200", "",
          "megatron-core-serial", ""},
@@ -302,6 +303,31 @@ static void test_strong_scaling(void **state)
     mw_validate_release(&v);
 }
 
+/* Without a pipeline a replica's batch is one micro-batch; with one, of single
+ * sequences, chunks are of two layers, of one where a stage has an odd number.
+ * Gradients are reduced in fp32. */
+static void test_weak_scaling(void **state)
+{
+#define WEAK(id, layers, gpus, pp)                                             \
+    id ",pretrain,gpt,8192," layers ",64,4096,384,,," gpus                     \
+       ",,H100-SXM5-80GB,8," pp ",48,bf16,Megatron-Core r0.8.0,2.7,,,\n"
+    struct mw_validate v;
+    const int want[][2] = {{8, 1}, {1, 21}, {1, 23}};
+
+    predict(&v, state,
+            WEAK("a", "16", "384", "1") WEAK("b", "84", "768", "2")
+                WEAK("c", "92", "1536", "4"));
+    for (size_t i = 0; i < 3; i++) {
+        const struct mw_case *c = v.rows.v[i].state;
+
+        assert_null(v.rows.v[i].skipped);
+        assert_int_equal(c->layout.micro_batch, want[i][0]);
+        assert_int_equal(c->layout.vpp, want[i][1]);
+        assert_int_equal(c->scenario.workload.grad_dtype, MW_FP32);
+    }
+    mw_validate_release(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_stack_by_framework),
         cmocka_unit_test(test_stack_by_zero_stage),
         cmocka_unit_test(test_strong_scaling),
+        cmocka_unit_test(test_weak_scaling),
         cmocka_unit_test(test_again)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
