@@ -237,7 +237,7 @@ static void test_empty_cells_are_filled_by_rule(void **state)
             "b,pretrain,gpt,1024,24,16,,,,1024,64,8," MACHINE
             ",2,1,,4,,,,Megatron-LM 2.x,1,,,\n"
             "c,pretrain,gpt,1024,24,16,,,,1024,64,," MACHINE
-            ",4,,,,,,,Megatron-Core r0.8,1,,,\n");
+            ",4,,,,,,,Megatron-Core 0.9,1,,,\n");
     const struct mw_validate_row *a = &v.rows.v[0], *c = &v.rows.v[2];
     assert_string_equal(a->layout, "tp2 pp1 dp4 mbs8 none");
     assert_true(is_filled(a, MW_FILL_MICRO_BATCH_TWIN));
