@@ -179,6 +179,9 @@ static struct parts nccl_parts(const struct mw_coll_world *w,
     double size = fmax(1, floor(bytes + .5));
     double GBps = (double)c->bw_GBps[func][a->algo][a->proto];
     MW_ASSERT(GBps > 0, "%s without bandwidth", mw_nccl_algo_name(a->algo));
+    if (a->algo == MW_NCCL_NVLS_TREE) {
+        GBps *= (double)c->nvls_tree_uncapped;
+    }
     double latency_s =
         1e-6 * mw_nccl_latency_us(c, func, a->algo, a->proto, (uint64_t)size);
     double hidden = coll_pipe_hidden(g, func, a, size);

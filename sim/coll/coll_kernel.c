@@ -18,7 +18,8 @@
  *
  * each times likenesses of operation, algorithm, ranks and nodes. What all
  * machines and GPUs of a kind share is divided by where the time goes: the part
- * inside nodes tells about such parts, the network's about networks. A campaign
+ * inside nodes tells about such parts, the network's about networks, which are
+ * less alike. A campaign
  * of measurements has an offset of its own besides, which no prediction uses.
  *
  * The constants are standard deviations of a log ratio and lengths in octaves;
@@ -54,7 +55,7 @@ static const double
     SD_NOISE = .07, SD_NOISE_SMALL = .032,
     OTHER_ALGO = .6, OTHER_ALGO_P2P = .3, OTHER_OP = .6, OTHER_GATHER = .8,
     OTHER_SEND = .35, OTHER_ODD = .8, ODD_TO_USUAL = .5,
-    FAMILY_KIN = .8, WIRE_ONLY = .5;
+    FAMILY_KIN = .8, RDMA_KIN = .5, NET_ALIKE = .5, WIRE_ONLY = .5;
 /* clang-format on */
 
 static uint32_t hash(const char *s, size_t n)
@@ -155,9 +156,11 @@ static double near(double distance, double length)
 static double kind_likeness(const struct coll_feature *a,
                             const struct coll_feature *b)
 {
-    return a->kind == b->kind                                    ? 1
-           : a->family == b->family && a->family != FAMILY_OTHER ? FAMILY_KIN
-                                                                 : 0;
+    bool is_kin = a->family == b->family && a->family != FAMILY_OTHER;
+    return a->kind == b->kind         ? 1
+           : !is_kin                  ? 0
+           : a->family == FAMILY_RDMA ? RDMA_KIN
+                                      : FAMILY_KIN;
 }
 
 static bool is_gather(uint8_t op)
@@ -211,7 +214,7 @@ double coll_kernel(const struct coll_feature *a, const struct coll_feature *b)
     double algo = algo_likeness(a, b), op = op_likeness(a, b);
     double kind = kind_likeness(a, b);
     /* What is inside nodes tells about that, networks about networks. */
-    double part = a->net * b->net + (1 - a->net) * (1 - b->net);
+    double part = NET_ALIKE * a->net * b->net + (1 - a->net) * (1 - b->net);
     double far = part * (a->is_odd == b->is_odd ? 1 : ODD_TO_USUAL);
     double wide = trust(a) * trust(b) * algo * op * far;
     double k = SD_ANY * SD_ANY + SD_ALL * SD_ALL * wide *

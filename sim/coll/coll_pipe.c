@@ -13,10 +13,22 @@
  * outside its part of the NICs. NCCL's own tree corrections by size (.4 to 1 of
  * A), which stand for the same on a few nodes, are left away with it.
  *
- * Latencies of a long ring. Where a rank's part is several chunks, the two
- * slices of one are under way while the next is waited for: of the latency
- * there remains that of one loop, 1 / loops of NCCL's. Only over a network;
- * inside a node hops are short.
+ * NVLSTree the same with the heads of the switch: a chunk of every head goes to
+ * it and back over NVLink, then over the NICs up and down; NCCL's cap of its
+ * channels goes with it (nvls_tree_uncapped):
+ *
+ *   2 heads C / b_local + (2 floor(log2 nodes) - 1) C / b_net
+ *
+ * Latencies of a long ring. A chunk goes in two slices, of which one is on the
+ * wire while the other is waited for: a step takes max(C / b, hop + C / 2 b)
+ * where nothing varies. Of the latency there remain at most the first and the
+ * last hop and
+ *
+ *   steps x hop x exp(-C / 2 b / hop)
+ *
+ * hop the slowest, that of the network; the exponential is the corner of the
+ * maximum rounded off (it lies above). Only over a network; inside a node hops
+ * are short.
  *
  * Copies by the host. A plugin that takes messages out of its own buffers
  * copies the lines of LL and LL128 through the CPU, by loads and stores up to a
@@ -65,6 +77,9 @@ static struct pipe pipe_of(const struct coll_group *g, enum mw_nccl_func func,
         p.part_bytes /= g->comm.n_ranks;
     }
     struct mw_nccl_cells cells = mw_nccl_partition(&g->comm, func, &c, size, 4);
+    if (a->algo == MW_NCCL_NVLS_TREE) {
+        p.part_bytes /= g->graphs->nvls.n_channels; /* of a head */
+    }
     p.chunk_bytes = fmin((double)cells.chunk_bytes, p.part_bytes);
     return p;
 }
@@ -81,6 +96,17 @@ static double tree_fill_s(const struct pipe *p)
     double net_s = c->n_nodes > 1 ? lines / net_Bps : 0;
     double way_s = 2 * (c->ppn - 1) * local_s + 2 * p->levels * net_s;
     return fmax(0, way_s - 2 * fmax(local_s, net_s));
+}
+
+/* Of NVLSTree: bytes of all heads pass the switch on the way to them and back,
+ * a head's go over its NIC. */
+static double nvls_fill_s(const struct pipe *p)
+{
+    const struct mw_nccl_graph *nvls = &p->g->graphs->nvls;
+    double heads = nvls->n_channels, share = 1e9 * heads / p->n_channels;
+    double local_s = heads * p->chunk_bytes / (share * (double)nvls->bw_intra);
+    double net_s = p->chunk_bytes / (share / heads * (double)nvls->bw_inter);
+    return 2 * local_s + (2 * p->levels - 1) * net_s;
 }
 
 /* Lines of one message through the host of the receiver. */
@@ -112,12 +138,24 @@ static double copies_s(const struct coll_plugin *plugin, const struct pipe *p,
 double coll_pipe_hidden(const struct coll_group *group, enum mw_nccl_func func,
                         const struct mw_coll_answer *answer, double bytes)
 {
+    const struct mw_nccl_comm *c = &group->comm;
+    const struct mw_nccl_graph *ring = &group->graphs->ring;
     if (answer->algo != MW_NCCL_RING || answer->proto != MW_NCCL_SIMPLE ||
-        group->comm.n_nodes == 1) {
+        c->n_nodes == 1) {
         return 0;
     }
     struct pipe p = pipe_of(group, func, answer, bytes);
-    return 1 - fmin(1, p.chunk_bytes / p.part_bytes);
+    double rounds = func == MW_NCCL_ALL_REDUCE ? 2 : 1;
+    double hop_us = (double)c->net_us[func][answer->algo][answer->proto] /
+                    (rounds * (c->n_nodes - 1));
+    double net_Bps =
+        1e9 * (double)ring->bw_inter * ring->n_channels / c->coll_channels;
+    double slice_us = 1e6 * p.chunk_bytes / 2 / net_Bps;
+    double left_us =
+        hop_us * (2 + rounds * (c->n_ranks - 1) * exp(-slice_us / hop_us));
+    return 1 - fmin(1, left_us / mw_nccl_latency_us(c, func, answer->algo,
+                                                    answer->proto,
+                                                    (uint64_t)(bytes + .5)));
 }
 
 double coll_pipe_s(const struct mw_coll_world *world,
@@ -125,6 +163,8 @@ double coll_pipe_s(const struct mw_coll_world *world,
                    const struct mw_coll_answer *answer, double bytes)
 {
     struct pipe p = pipe_of(group, func, answer, bytes);
-    double fill_s = p.algo == MW_NCCL_TREE ? tree_fill_s(&p) : 0;
+    double fill_s = p.algo == MW_NCCL_TREE        ? tree_fill_s(&p)
+                    : p.algo == MW_NCCL_NVLS_TREE ? nvls_fill_s(&p)
+                                                  : 0;
     return fill_s + copies_s(&world->plugin, &p, func);
 }

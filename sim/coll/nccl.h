@@ -194,6 +194,8 @@ struct mw_nccl_comm {
     int sm_min;
     bool has_nvls, has_collnet;
     int coll_channels, nvls_channels, p2p_channels, p2p_per_peer;
+    float
+        nvls_tree_uncapped;  /* bandwidth of NVLSTree's links / NCCL's figure */
     float tree_channel_GBps; /* most that a channel of a tree moves in a node */
     int n_heads;             /* CollNetDirect */
     int n_nvls_heads;        /* NVLS */

@@ -130,8 +130,9 @@ static bool is_modelled(const struct tuning *t, int func, int algo, int proto)
     return algo != MW_NCCL_PAT;
 }
 
-/* GB/s of one channel of NVLS: two operations overlap in an all-reduce. */
-static float nvls_channel_bw(const struct tuning *t, int func, int algo)
+/* GB/s of one channel of NVLS, without the cap of NVLSTree: two operations
+ * overlap in an all-reduce. */
+static float nvls_link_bw(const struct tuning *t, int func, int algo)
 {
     const struct mw_nccl_graph *g = &t->graphs->nvls;
     float c = (float)g->n_channels;
@@ -146,8 +147,13 @@ static float nvls_channel_bw(const struct tuning *t, int func, int algo)
     if (is_tree && t->comm->n_nodes <= 2) {
         inter *= 2.0f;
     }
-    float bw = min_f(intra, inter);
-    if (is_tree) {
+    return min_f(intra, inter);
+}
+
+static float nvls_channel_bw(const struct tuning *t, int func, int algo)
+{
+    float bw = nvls_link_bw(t, func, algo);
+    if (algo == MW_NCCL_NVLS_TREE) {
         double cap = nvls_tree_channel_bw[t->gen][t->col];
         if (t->opts->version == MW_NCCL_2_30 && t->gen == BLACKWELL &&
             t->col == 2) {
@@ -487,10 +493,16 @@ void mw_nccl_comm_init(struct mw_nccl_comm *comm,
                        .col = n_nodes <= 2 ? n_nodes - 1 : 2,
                        .ppn = (float)comm->n_ranks / (float)n_nodes};
     comm->tree_channel_GBps = (float)tree_channel_bw[t.gen][0];
+    comm->nvls_tree_uncapped = 1;
     set_threads(comm, graphs);
     set_channels(&t);
     if (comm->n_ranks <= 1) {
         return;
+    }
+    if (comm->has_nvls && graphs->nvls.n_channels >= 2) {
+        comm->nvls_tree_uncapped =
+            nvls_link_bw(&t, MW_NCCL_ALL_REDUCE, MW_NCCL_NVLS_TREE) /
+            nvls_channel_bw(&t, MW_NCCL_ALL_REDUCE, MW_NCCL_NVLS_TREE);
     }
     for (int f = 0; f < MW_NCCL_FUNCS; f++) {
         for (int a = 0; a < MW_NCCL_ALGOS; a++) {

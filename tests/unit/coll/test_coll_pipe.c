@@ -95,8 +95,31 @@ static void inside_a_node_nothing_changes(void **state)
     mw_coll_world_free(w);
 }
 
-/* 8 GiB on 96 GPUs and 16 channels: 5.6 MB a rank and channel, 2.67 chunks of
- * 2 MiB, so that 1 / 2.67 of the latency remains. */
+/*
+ * Two DGX H100, NVLSTree, 1 GiB: 16 channels, 8 heads, chunks of 128 KiB. Over
+ * NVLink 8 heads x 40 GB/s (search), a channel's sixteenth: 1 MiB takes 52.4
+ * us, twice; over a NIC 48 GB/s / 16: 43.7 us. Without the cap of 57.7 GB/s a
+ * channel moves 40 x .85 x 7/8 x 2 = 59.5.
+ */
+static void an_nvls_tree_is_filled(void **state)
+{
+    (void)state;
+    struct mw_coll_world *w =
+        world_of("dgx-h100", "NCCL_ALGO=nvlstree", MW_NCCL_2_28);
+    double bytes = 1 << 30, latency_s;
+    struct mw_coll_answer a = ask(w, MW_COLL_FIT, bytes, 2, 8);
+    assert_int_equal(a.n_channels, 16);
+    double wire_s = plain_s(w, &a, bytes, 2, 8, &latency_s) * 57.7 / 59.5;
+    mw_assert_near(a.time_s - latency_s - wire_s,
+                   2 * 1048576 / 20e9 + 131072 / 3e9, 1e-4, 0);
+    mw_coll_world_free(w);
+}
+
+/*
+ * 8 GiB on 96 GPUs and 16 channels: whole chunks of 2 MiB, a slice of which is
+ * longer on the wire (1 MiB at 24 GB/s: 43.7 us) than a hop (14): two hops
+ * remain and exp(-43.7 / 14) of 190. Short messages keep NCCL's latency.
+ */
 static void a_long_ring_hides_latencies(void **state)
 {
     (void)state;
@@ -106,12 +129,18 @@ static void a_long_ring_hides_latencies(void **state)
     struct mw_coll_answer a = ask(w, MW_COLL_FIT, bytes, 12, 8);
     assert_int_equal(a.proto, MW_NCCL_SIMPLE);
     double wire_s = plain_s(w, &a, bytes, 12, 8, &latency_s);
+    assert_true(latency_s > 1e-3);
     mw_assert_near(a.time_s - wire_s,
-                   latency_s * 2097152 / (bytes / 96 / a.n_channels), 1e-6, 0);
-    bytes = 1 << 28; /* less than a chunk: all of it */
-    a = ask(w, MW_COLL_FIT, bytes, 12, 8);
-    wire_s = plain_s(w, &a, bytes, 12, 8, &latency_s);
-    mw_assert_near(a.time_s, latency_s + wire_s, 1e-6, 0);
+                   14e-6 * (2 + 190 * exp(-1048576 / 24e3 / 14)), 1e-3, 0);
+    mw_coll_world_free(w);
+    w = world_of("dgx-h100", "NCCL_PROTO=simple", MW_NCCL_2_28);
+    bytes = 1 << 22;
+    struct mw_coll_query q = {
+        .op = MW_ALL_GATHER, .bytes = bytes, .n_nodes = 2, .ranks_per_node = 8};
+    struct mw_coll_answer b;
+    assert_int_equal(mw_coll_predict(w, MW_COLL_FIT, &q, &a, NULL), MW_OK);
+    assert_int_equal(mw_coll_predict(w, MW_COLL_NCCL, &q, &b, NULL), MW_OK);
+    mw_assert_near(a.time_s, b.time_s, 1e-6, 0);
     mw_coll_world_free(w);
 }
 
@@ -200,6 +229,7 @@ int main(void)
     struct mw_err err = {.status = MW_OK};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tree_is_filled),
+        cmocka_unit_test(an_nvls_tree_is_filled),
         cmocka_unit_test(inside_a_node_nothing_changes),
         cmocka_unit_test(a_long_ring_hides_latencies),
         cmocka_unit_test(a_plugin_copies),
