@@ -119,7 +119,7 @@ static uint64_t nics_of(const char *token, size_t n, bool exact)
     const char *colon = memchr(token, ':', n);
     size_t end = colon ? (size_t)(colon - token) : n, at = end;
     uint64_t mask = 0;
-    char number[8], want[8];
+    char number[16], want[8];
     while (at > 0 && token[at - 1] >= '0' && token[at - 1] <= '9') {
         at--;
     }
