@@ -18,7 +18,7 @@ struct mw_fit {
     size_t p;         /* parameters */
     size_t n;         /* rows that can be predicted */
     size_t *row;      /* [n] index into v->rows */
-    double *weight;   /* [n] each file weighs its square root of rows */
+    double *weight;   /* [n] each file weighs the same */
     double *r;        /* [n] log(predicted / measured) */
     double *jacobian; /* [n * p] */
     double *x;        /* [p] logs of the constants */
