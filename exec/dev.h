@@ -13,6 +13,7 @@
 #define MW_EXEC_DEV_H
 
 #include "base/err.h"
+#include "kernels/kernels.h"
 #include "sim/model/model.h"
 
 #include <stddef.h>
@@ -95,14 +96,31 @@ struct mw_dev_adamw {
     int step; /* 1, 2, ... for bias correction */
 };
 
-/* Mixtures of experts: as mw_k_route_fwd and so on (kernels/kernels.h). */
+/* Linear layers of n_groups experts with [n][k] weights one after the other:
+ * group i has rows first[i] .. first[i + 1] - 1. The host knows them too. */
+struct mw_dev_groups {
+    int n_groups, n, k;
+    const int32_t *first, *host_first; /* [n_groups + 1] */
+};
+
+/* Mixtures of experts: as mw_k_route_fwd and so on (kernels/kernels.h). All
+ * arrays are the device's, but for host_first. */
 struct mw_dev_expert_ops {
     void (*route_fwd)(struct mw_dev *dev, float *p, int32_t *choice,
                       float *weight, int rows, int n, int k);
-    void (*route_bwd)(struct mw_dev *dev, float *dlogits, const float *dweight,
+    void (*route_bwd)(struct mw_dev *dev, void *dlogits, const float *dweight,
                       const float *p, const int32_t *choice,
                       const float *weight, const float *aux, int rows, int n,
                       int k);
+    /* Choices in the order of experts; rows that arrive in it as well. */
+    void (*sort)(struct mw_dev *dev, const struct mw_k_sort *a);
+    void (*order)(struct mw_dev *dev, const struct mw_k_order *a);
+    void (*groups_fwd)(struct mw_dev *dev, const struct mw_dev_groups *g,
+                       void *y, const void *x, const void *w);
+    void (*groups_bwd_input)(struct mw_dev *dev, const struct mw_dev_groups *g,
+                             void *dx, const void *dy, const void *w);
+    void (*groups_bwd_weight)(struct mw_dev *dev, const struct mw_dev_groups *g,
+                              float *dw, const void *dy, const void *x);
     void (*gather)(struct mw_dev *dev, void *dst, const void *src,
                    const int32_t *from, int rows, int width);
     void (*combine)(struct mw_dev *dev, void *y, const void *x,
@@ -114,9 +132,8 @@ struct mw_dev_expert_ops {
     /* y += sigmoid(logit[r]) x[r]; dx = sigmoid dy, dlogit from dy . x. */
     void (*gate_fwd)(struct mw_dev *dev, void *y, const void *x,
                      const float *logit, int rows, int width);
-    void (*gate_bwd)(struct mw_dev *dev, void *dx, float *dlogit,
-                     const void *dy, const void *x, const float *logit,
-                     int rows, int width);
+    void (*gate_bwd)(struct mw_dev *dev, void *dx, void *dlogit, const void *dy,
+                     const void *x, const float *logit, int rows, int width);
 };
 extern const struct mw_dev_expert_ops mw_dev_host_experts;
 
@@ -243,6 +260,28 @@ enum mw_status mw_dev_find(const char *backend, enum mw_dtype dtype,
 static inline void *mw_dev_at(const struct mw_dev *dev, const void *p, size_t n)
 {
     return (char *)(uintptr_t)p + n * dev->elem_bytes;
+}
+
+/* Group i of products: its rows of x and y, its weight (element weight_elem of
+ * them all; NULL where w is). */
+struct mw_dev_group {
+    int rows;
+    void *x, *y, *w;
+    size_t weight_elem;
+};
+static inline struct mw_dev_group mw_dev_group_at(const struct mw_dev *dev,
+                                                  const struct mw_dev_groups *g,
+                                                  int i, const void *x,
+                                                  const void *y, const void *w)
+{
+    size_t row = (size_t)g->host_first[i], n = (size_t)g->n, k = (size_t)g->k;
+    size_t at = (size_t)i * n * k;
+    return (struct mw_dev_group){.rows =
+                                     g->host_first[i + 1] - g->host_first[i],
+                                 .x = mw_dev_at(dev, x, row * k),
+                                 .y = mw_dev_at(dev, y, row * n),
+                                 .w = w ? mw_dev_at(dev, w, at) : NULL,
+                                 .weight_elem = at};
 }
 
 /* "gemm=1.3,norm=2" into the table; MW_EUSAGE for a name that is no kind of

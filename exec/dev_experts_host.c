@@ -1,6 +1,5 @@
 /*
- * The host device's operators of a mixture of experts. Index arrays are the
- * host's.
+ * The host device's operators of a mixture of experts: the host kernels.
  */
 #include "exec/dev.h"
 
@@ -13,13 +12,62 @@ static void route_fwd(struct mw_dev *dev, float *p, int32_t *choice,
     mw_k_route_fwd(p, choice, weight, rows, n, k);
 }
 
-static void route_bwd(struct mw_dev *dev, float *dlogits, const float *dweight,
+static void route_bwd(struct mw_dev *dev, void *dlogits, const float *dweight,
                       const float *p, const int32_t *choice,
                       const float *weight, const float *aux, int rows, int n,
                       int k)
 {
     (void)dev;
     mw_k_route_bwd(dlogits, dweight, p, choice, weight, aux, rows, n, k);
+}
+
+static void sort(struct mw_dev *dev, const struct mw_k_sort *a)
+{
+    (void)dev;
+    mw_k_route_sort(a);
+}
+
+static void order(struct mw_dev *dev, const struct mw_k_order *a)
+{
+    (void)dev;
+    mw_k_route_order(a);
+}
+
+/* By the device's own products, which --slow knows. */
+static void groups_fwd(struct mw_dev *dev, const struct mw_dev_groups *g,
+                       void *y, const void *x, const void *w)
+{
+    for (int i = 0; i < g->n_groups; i++) {
+        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, y, w);
+        if (at.rows > 0) {
+            dev->ops->linear_fwd(dev, at.y, at.x, at.w, NULL, at.rows, g->n,
+                                 g->k);
+        }
+    }
+}
+
+static void groups_bwd_input(struct mw_dev *dev, const struct mw_dev_groups *g,
+                             void *dx, const void *dy, const void *w)
+{
+    for (int i = 0; i < g->n_groups; i++) {
+        struct mw_dev_group at = mw_dev_group_at(dev, g, i, dx, dy, w);
+        if (at.rows > 0) {
+            dev->ops->linear_bwd_input(dev, at.x, at.y, at.w, at.rows, g->n,
+                                       g->k);
+        }
+    }
+}
+
+static void groups_bwd_weight(struct mw_dev *dev, const struct mw_dev_groups *g,
+                              float *dw, const void *dy, const void *x)
+{
+    for (int i = 0; i < g->n_groups; i++) {
+        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, dy, NULL);
+        if (at.rows > 0) {
+            dev->ops->linear_bwd_weight(dev, dw + at.weight_elem, NULL, at.y,
+                                        at.x, at.rows, g->n, g->k);
+        }
+    }
 }
 
 static void gather(struct mw_dev *dev, void *dst, const void *src,
@@ -52,9 +100,8 @@ static void gate_fwd(struct mw_dev *dev, void *y, const void *x,
     mw_k_rows_gate(y, x, logit, rows, width);
 }
 
-static void gate_bwd(struct mw_dev *dev, void *dx, float *dlogit,
-                     const void *dy, const void *x, const float *logit,
-                     int rows, int width)
+static void gate_bwd(struct mw_dev *dev, void *dx, void *dlogit, const void *dy,
+                     const void *x, const float *logit, int rows, int width)
 {
     (void)dev;
     mw_k_rows_gate_bwd(dx, dlogit, dy, x, logit, rows, width);
@@ -63,6 +110,11 @@ static void gate_bwd(struct mw_dev *dev, void *dx, float *dlogit,
 const struct mw_dev_expert_ops mw_dev_host_experts = {
     .route_fwd = route_fwd,
     .route_bwd = route_bwd,
+    .sort = sort,
+    .order = order,
+    .groups_fwd = groups_fwd,
+    .groups_bwd_input = groups_bwd_input,
+    .groups_bwd_weight = groups_bwd_weight,
     .gather = gather,
     .combine = combine,
     .combine_bwd = combine_bwd,

@@ -69,21 +69,6 @@ static enum mw_status check_ranks(const struct drive *d)
     return MW_OK;
 }
 
-static enum mw_status check_slow(const struct drive *d)
-{
-    const struct mw_drive_opts *o = d->opts;
-    bool is_slow = false;
-    for (int i = 0; i < MW_OP_KIND_COUNT; i++) {
-        is_slow = is_slow || o->slow.factor[i] > 1.0;
-    }
-    return is_slow && strcmp(o->backend, "host") != 0
-               ? mw_fail(d->err, MW_EUSAGE,
-                         "--slow burns time of a CPU; the %s backend cannot, "
-                         "take host or leave it out",
-                         o->backend)
-               : MW_OK;
-}
-
 /* A token needs one behind it. */
 static enum mw_status read_text(struct drive *d)
 {
@@ -105,7 +90,6 @@ static enum mw_status read_text(struct drive *d)
 static enum mw_status load(struct drive *d)
 {
     const struct mw_drive_opts *o = d->opts;
-    MW_TRY(check_slow(d));
     MW_TRY(mw_plan_load_own(o->plan, &d->scenario, &d->plan, d->err));
     d->has_plan = true;
     MW_TRY(check_ranks(d));

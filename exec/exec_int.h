@@ -105,6 +105,11 @@ struct mw_moe_fwd {
     float *weight;
     int32_t *from;              /* source order */
     int64_t *leaving, *arrived; /* rows by expert; by source and own expert */
+    /* Where each own expert's rows begin, and the end; all three apart on the
+     * host. */
+    int32_t *first;
+    int64_t *host_leaving, *host_arrived;
+    int32_t *host_first;
     void *shared_h1, *shared_g, *shared_out;
     float *shared_logit;
     int32_t *order, *home;
@@ -114,9 +119,9 @@ struct mw_moe_fwd {
 };
 struct mw_moe_bwd {
     void *dy, *dh1; /* expert order */
-    float *dweight, *dlogits;
-    void *shared_dy, *shared_dy_full, *shared_dh1;
-    float *shared_dlogit;
+    float *dweight;
+    void *dlogits;
+    void *shared_dy, *shared_dy_full, *shared_dh1, *shared_dlogit;
 };
 
 struct mw_block_fwd {
@@ -246,6 +251,7 @@ struct mw_exec {
     /* Rows on their way to experts and back. */
     void *moe_near, *moe_far, *moe_out, *moe_dg;
     size_t moe_bytes, moe_dg_bytes;
+    float *moe_aux;    /* [experts], on the host */
     double aux_weight; /* of the auxiliary loss */
     /* Parts of sequences: the part, the micro-batch's store and the layer's
      * place in it that the pass under way has to do with. */
@@ -416,6 +422,19 @@ enum mw_status mw_context_backward(struct mw_exec *ex,
 enum { MW_EP_MAX = 256 };
 void mw_experts_open(struct mw_exec *ex);
 void mw_experts_close(struct mw_exec *ex);
+/* Products of the own experts (expert_products.c), rows in their order; out, dx
+ * [rows][hidden], dh1 is kept in k. */
+int mw_expert_fc1_width(const struct mw_dims *d);
+void mw_expert_products_forward(struct mw_exec *ex, const struct mw_block *b,
+                                const struct mw_block_fwd *f, void *out);
+void mw_expert_products_backward(struct mw_exec *ex, const struct mw_block *b,
+                                 const struct mw_block_fwd *f,
+                                 const struct mw_block_bwd *k, void *dx);
+void mw_expert_products_weight(struct mw_exec *ex, const struct mw_block *b,
+                               const struct mw_block_fwd *f,
+                               const struct mw_block_bwd *k);
+/* What the host keeps beside a slab. */
+void mw_experts_lay_host(struct mw_exec *ex, struct mw_moe_fwd *f);
 /* From n2 and mid to y; from dy to dn2; then W. */
 enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
                                   struct mw_block_fwd *f, void *y);

@@ -33,7 +33,7 @@ static int n_sent(const struct mw_exec *ex)
 static int64_t *arrived_at(const struct mw_exec *ex, const struct mw_moe_fwd *f,
                            int etp_rank)
 {
-    return f->arrived +
+    return f->host_arrived +
            (size_t)etp_rank * (size_t)ex->ep->size * (size_t)ex->dims.n_local;
 }
 
@@ -63,42 +63,44 @@ static int expert_rows(const struct mw_exec *ex, const struct mw_moe_fwd *f,
 {
     int64_t n = 0;
     for (int src = 0; src < ex->dims.n_sources; src++) {
-        n += f->arrived[src * ex->dims.n_local + expert];
+        n += f->host_arrived[src * ex->dims.n_local + expert];
     }
     return (int)n;
 }
 
-/* place[row k + j]: where the row stands in source order; from[]: whence. */
+/* Choices in the order of experts; the host hears how many each one gets. */
 static void sort_choices(const struct mw_exec *ex, struct mw_moe_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
-    int next = 0;
-    for (int e = 0; e < d->n_experts; e++) {
-        int begin = next;
-        for (int at = 0; at < n_sent(ex); at++) {
-            if (f->choice[at] == e) {
-                f->place[at] = next;
-                f->from[next++] = at / d->top_k;
-            }
-        }
-        f->leaving[e] = next - begin;
-    }
+    const struct mw_k_sort a = {.choice = f->choice,
+                                .n_sent = n_sent(ex),
+                                .n = d->n_experts,
+                                .k = d->top_k,
+                                .place = f->place,
+                                .from = f->from,
+                                .leaving = f->leaving};
+    ex->dev->ops->experts->sort(ex->dev, &a);
+    ex->dev->ops->to_host(ex->dev, f->host_leaving, f->leaving,
+                          (size_t)d->n_experts * sizeof *f->leaving);
 }
 
-/* order[t]: the row of arrival order that is row t of expert order; and back
- * in home[]. */
+/* Order and home of the rows that come, where each own expert's begin. */
 static void sort_arrivals(const struct mw_exec *ex, struct mw_moe_fwd *f)
 {
-    int n_local = ex->dims.n_local, t = 0;
-    for (int e = 0; e < n_local; e++) {
-        int at = 0;
-        for (int i = 0; i < ex->dims.n_sources * n_local; i++) {
-            for (int r = 0; i % n_local == e && r < f->arrived[i]; r++) {
-                f->home[at + r] = t;
-                f->order[t++] = at + r;
-            }
-            at += (int)f->arrived[i];
-        }
+    const struct mw_dims *d = &ex->dims;
+    size_t n = (size_t)d->n_sources * (size_t)d->n_local;
+    const struct mw_k_order a = {.arrived = f->arrived,
+                                 .n_sources = d->n_sources,
+                                 .n_local = d->n_local,
+                                 .order = f->order,
+                                 .home = f->home,
+                                 .first = f->first};
+    ex->dev->ops->to_device(ex->dev, f->arrived, f->host_arrived,
+                            n * sizeof *f->arrived);
+    ex->dev->ops->experts->order(ex->dev, &a);
+    f->host_first[0] = 0;
+    for (int e = 0; e < d->n_local; e++) {
+        f->host_first[e + 1] = f->host_first[e] + expert_rows(ex, f, e);
     }
 }
 
@@ -119,12 +121,12 @@ static enum mw_status exchange(struct mw_exec *ex, const char *name,
                                    .name = name,
                                    .microbatch = ex->rec->label.microbatch,
                                    .stage = ex->rec->label.stage,
-                                   .bytes = (double)n * sizeof(float),
+                                   .bytes = (double)(n * ex->dev->elem_bytes),
                                    .dim = MW_DIM_EP,
                                    .coll = MW_ALL_TO_ALL};
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st = ep->ops->all_to_all_v(ep, from, n_send, to, n_recv,
-                                              MW_ELEM_F32, ex->err);
+    enum mw_status st =
+        ep->ops->all_to_all_v(ep, from, n_send, to, n_recv, ex->elem, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
@@ -144,7 +146,7 @@ static enum mw_status share_rows(struct mw_exec *ex, const struct mw_moe_fwd *f,
                                    .name = "experts",
                                    .microbatch = ex->rec->label.microbatch,
                                    .stage = ex->rec->label.stage,
-                                   .bytes = (double)all * sizeof(float),
+                                   .bytes = (double)(all * ex->dev->elem_bytes),
                                    .dim = MW_DIM_ETP,
                                    .coll = is_back ? MW_REDUCE_SCATTER
                                                    : MW_ALL_GATHER};
@@ -154,9 +156,8 @@ static enum mw_status share_rows(struct mw_exec *ex, const struct mw_moe_fwd *f,
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
         is_back
-            ? etp->ops->reduce_scatter_v(etp, ex->moe_far, n, MW_ELEM_F32,
-                                         ex->err)
-            : etp->ops->all_gather_v(etp, ex->moe_far, n, MW_ELEM_F32, ex->err);
+            ? etp->ops->reduce_scatter_v(etp, ex->moe_far, n, ex->elem, ex->err)
+            : etp->ops->all_gather_v(etp, ex->moe_far, n, ex->elem, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
@@ -190,7 +191,7 @@ static enum mw_status dispatch(struct mw_exec *ex, const struct mw_moe_fwd *f,
     if (ex->ep->size == 1) {
         copy_sent(ex, own_far(ex, f), from);
     } else {
-        MW_TRY(exchange(ex, "dispatch", f->leaving,
+        MW_TRY(exchange(ex, "dispatch", f->host_leaving,
                         arrived_at(ex, f, ex->etp->rank), (size_t)d->hidden,
                         from, own_far(ex, f)));
     }
@@ -216,8 +217,8 @@ static enum mw_status bring_back(struct mw_exec *ex, const struct mw_moe_fwd *f,
         copy_sent(ex, to, own_far(ex, f));
         return MW_OK;
     }
-    return exchange(ex, "combine", arrived_at(ex, f, ex->etp->rank), f->leaving,
-                    (size_t)d->hidden, own_far(ex, f), to);
+    return exchange(ex, "combine", arrived_at(ex, f, ex->etp->rank),
+                    f->host_leaving, (size_t)d->hidden, own_far(ex, f), to);
 }
 
 static enum mw_status exchange_counts(struct mw_exec *ex, struct mw_moe_fwd *f)
@@ -226,10 +227,10 @@ static enum mw_status exchange_counts(struct mw_exec *ex, struct mw_moe_fwd *f)
     for (int i = 0; i < ex->ep->size; i++) {
         each[i] = (size_t)ex->dims.n_local;
     }
-    MW_TRY(ex->ep->ops->all_to_all_v(ex->ep, f->leaving, each,
+    MW_TRY(ex->ep->ops->all_to_all_v(ex->ep, f->host_leaving, each,
                                      arrived_at(ex, f, ex->etp->rank), each,
                                      MW_ELEM_I64, ex->err));
-    return ex->etp->ops->all_gather(ex->etp, f->arrived, n, MW_ELEM_I64,
+    return ex->etp->ops->all_gather(ex->etp, f->host_arrived, n, MW_ELEM_I64,
                                     ex->err);
 }
 
@@ -240,22 +241,25 @@ static enum mw_status balance(struct mw_exec *ex, struct mw_moe_fwd *f)
     const struct mw_dims *d = &ex->dims;
     double tokens = (double)d->n_seqs * d->seq;
     struct mw_comm *const groups[] = {d->is_sp ? ex->tp : NULL, ex->cp};
+    float *aux = ex->moe_aux;
     for (int e = 0; e < d->n_experts; e++) {
-        f->aux[e] = (float)f->leaving[e];
+        aux[e] = (float)f->host_leaving[e];
     }
     for (int i = 0; i < 2; i++) {
         if (groups[i] && groups[i]->size > 1) {
-            MW_TRY(groups[i]->ops->all_reduce(groups[i], f->aux,
+            MW_TRY(groups[i]->ops->all_reduce(groups[i], aux,
                                               (size_t)d->n_experts, MW_ELEM_F32,
                                               MW_REDUCE_SUM, ex->err));
         }
     }
     /* The mean over micro-batches of a mean over tokens: loss_scale. */
     for (int e = 0; e < d->n_experts; e++) {
-        double part = (double)f->aux[e] / (tokens * d->top_k);
-        f->aux[e] = (float)(ex->aux_weight * d->n_experts * part *
-                            (double)ex->loss_scale);
+        double part = (double)aux[e] / (tokens * d->top_k);
+        aux[e] = (float)(ex->aux_weight * d->n_experts * part *
+                         (double)ex->loss_scale);
     }
+    ex->dev->ops->to_device(ex->dev, f->aux, aux,
+                            (size_t)d->n_experts * sizeof *aux);
     return MW_OK;
 }
 
@@ -274,114 +278,15 @@ static void routed_end(struct mw_exec *ex)
     }
 }
 
-/* ---- forward ------------------------------------------------------------ */
-static int fc1_width(const struct mw_dims *d)
-{
-    return d->is_gated ? 2 * d->moe_ffn : d->moe_ffn;
-}
-
-/* One own expert's rows and matrices. */
-struct expert {
-    int rows;
-    size_t first; /* row in expert order */
-    struct mw_linear fc1, fc2;
-    struct mw_product one, two;
-};
-
-static struct expert expert_at(const struct mw_exec *ex,
-                               const struct mw_moe_fwd *f, int i)
-{
-    struct expert e = {.rows = expert_rows(ex, f, i)};
-    for (int before = 0; before < i; before++) {
-        e.first += (size_t)expert_rows(ex, f, before);
-    }
-    return e;
-}
-
-static struct mw_tensor tensor_at(const struct mw_exec *ex,
-                                  const struct mw_tensor *all, int i, size_t n)
-{
-    size_t at = (size_t)i * n;
-    return (struct mw_tensor){all->w ? mw_dev_at(ex->dev, all->w, at) : NULL,
-                              all->g ? all->g + at : NULL};
-}
-
-static struct mw_linear linear_at(const struct mw_exec *ex,
-                                  const struct mw_linear *all, int i, int n,
-                                  int k)
-{
-    size_t rank = (size_t)ex->dims.lora_rank * (size_t)all->n_outer;
-    return (struct mw_linear){
-        .weight = tensor_at(ex, &all->weight, i, (size_t)n * (size_t)k),
-        .lora_a = tensor_at(ex, &all->lora_a, i, rank * (size_t)k),
-        .lora_b = tensor_at(ex, &all->lora_b, i,
-                            (size_t)ex->dims.lora_rank * (size_t)n),
-        .n_outer = all->n_outer};
-}
-
-/* The two products of expert i, with its matrices and its rows of what adapters
- * keep. */
-static void bind_expert(const struct mw_exec *ex, const struct mw_block *b,
-                        const struct mw_block_fwd *f,
-                        const struct mw_block_bwd *k, int i, struct expert *e)
-{
-    const struct mw_dims *d = &ex->dims;
-    int w1 = fc1_width(d);
-    size_t at = e->first * (size_t)d->lora_rank;
-    size_t at_1 = at * (size_t)b->experts_1.n_outer;
-    e->fc1 = linear_at(ex, &b->experts_1, i, w1, d->hidden);
-    e->fc2 = linear_at(ex, &b->experts_2, i, d->hidden, d->moe_ffn);
-    e->one = (struct mw_product){
-        .linear = &e->fc1, .rows = e->rows, .n = w1, .k = d->hidden};
-    e->two = (struct mw_product){
-        .linear = &e->fc2, .rows = e->rows, .n = d->hidden, .k = d->moe_ffn};
-    if (e->fc1.lora_a.w) {
-        e->one.ha = mw_dev_at(ex->dev, f->ha[MW_LINEAR_EXPERT_1], at_1);
-        e->two.ha = mw_dev_at(ex->dev, f->ha[MW_LINEAR_EXPERT_2], at);
-    }
-    if (e->fc1.lora_a.w && k) {
-        e->one.dha = mw_dev_at(ex->dev, k->dha[MW_LINEAR_EXPERT_1], at_1);
-        e->two.dha = mw_dev_at(ex->dev, k->dha[MW_LINEAR_EXPERT_2], at);
-    }
-}
-
-static void *rows_at(const struct mw_exec *ex, const void *p, size_t row,
-                     int width)
-{
-    return mw_dev_at(ex->dev, p, row * (size_t)width);
-}
-
-static void run_experts(struct mw_exec *ex, const struct mw_block *b,
-                        const struct mw_block_fwd *block, void *out)
-{
-    const struct mw_moe_fwd *f = &block->moe;
-    const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
-    int w1 = fc1_width(d);
-    for (int i = 0; i < d->n_local; i++) {
-        struct expert e = expert_at(ex, f, i);
-        void *h1 = rows_at(ex, f->h1, e.first, w1);
-        void *g = rows_at(ex, f->g, e.first, d->moe_ffn);
-        if (e.rows == 0) {
-            continue;
-        }
-        bind_expert(ex, b, block, NULL, i, &e);
-        mw_linear_forward(ex, &e.one, h1,
-                          rows_at(ex, f->in, e.first, d->hidden), NULL);
-        ops->act_fwd(ex->dev, d->is_gated, g, h1, e.rows, d->moe_ffn);
-        mw_linear_forward(ex, &e.two, rows_at(ex, out, e.first, d->hidden), g,
-                          NULL);
-    }
-}
-
+/* ---- passes -------------------------------------------------------------- */
 enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
                                   struct mw_block_fwd *f, void *y)
 {
     const struct mw_dims *d = &ex->dims;
     const struct mw_dev_ops *ops = ex->dev->ops;
     struct mw_moe_fwd *m = &f->moe;
-    ops->linear_fwd(ex->dev, m->probs, f->n2, b->router.w, NULL, d->own_rows,
-                    d->n_experts, d->hidden);
+    ops->linear_fwd_wide(ex->dev, m->probs, f->n2, b->router.w, d->own_rows,
+                         d->n_experts, d->hidden);
     ops->experts->route_fwd(ex->dev, m->probs, m->choice, m->weight,
                             d->own_rows, d->n_experts, d->top_k);
     sort_choices(ex, m);
@@ -392,7 +297,7 @@ enum mw_status mw_experts_forward(struct mw_exec *ex, const struct mw_block *b,
                          d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, m->in));
     routed_begin(ex, m);
-    run_experts(ex, b, f, ex->moe_out);
+    mw_expert_products_forward(ex, b, f, ex->moe_out);
     routed_end(ex);
     MW_TRY(bring_back(ex, m, ex->moe_out, m->out));
     ops->experts->combine(ex->dev, y, m->out, m->place, m->weight, f->mid,
@@ -404,7 +309,7 @@ size_t mw_experts_kept_bytes(const struct mw_exec *ex,
                              const struct mw_moe_fwd *f)
 {
     const struct mw_dims *d = &ex->dims;
-    size_t width = (size_t)fc1_width(d);
+    size_t width = (size_t)mw_expert_fc1_width(d);
     if (d->lora_rank == 0 || d->adapts_mlp) {
         width += (size_t)d->hidden + (size_t)d->moe_ffn;
     }
@@ -412,33 +317,6 @@ size_t mw_experts_kept_bytes(const struct mw_exec *ex,
         width += (size_t)d->lora_rank * (d->is_gated ? 3 : 2);
     }
     return (size_t)arrived_rows(ex, f) * width * ex->dev->elem_bytes;
-}
-
-/* ---- backward ----------------------------------------------------------- */
-/* Input gradients of the experts: dh1 is kept, dx goes to `dx`. */
-static void run_experts_backward(struct mw_exec *ex, const struct mw_block *b,
-                                 const struct mw_block_fwd *block,
-                                 const struct mw_block_bwd *kept, void *dx)
-{
-    const struct mw_moe_fwd *f = &block->moe;
-    const struct mw_moe_bwd *k = &kept->moe;
-    const struct mw_dims *d = &ex->dims;
-    const struct mw_dev_ops *ops = ex->dev->ops;
-    int w1 = fc1_width(d);
-    for (int i = 0; i < d->n_local; i++) {
-        struct expert e = expert_at(ex, f, i);
-        void *dh1 = rows_at(ex, k->dh1, e.first, w1);
-        if (e.rows == 0) {
-            continue;
-        }
-        bind_expert(ex, b, block, kept, i, &e);
-        mw_linear_backward(ex, &e.two, ex->moe_dg,
-                           rows_at(ex, k->dy, e.first, d->hidden));
-        ops->act_bwd(ex->dev, d->is_gated, dh1, ex->moe_dg,
-                     rows_at(ex, f->h1, e.first, w1), e.rows, d->moe_ffn);
-        mw_linear_backward(ex, &e.one, rows_at(ex, dx, e.first, d->hidden),
-                           dh1);
-    }
 }
 
 enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
@@ -454,7 +332,7 @@ enum mw_status mw_experts_backward(struct mw_exec *ex, const struct mw_block *b,
                               d->hidden);
     MW_TRY(dispatch(ex, m, ex->moe_near, g->dy));
     routed_begin(ex, m);
-    run_experts_backward(ex, b, f, k, ex->moe_out);
+    mw_expert_products_backward(ex, b, f, k, ex->moe_out);
     routed_end(ex);
     MW_TRY(bring_back(ex, m, ex->moe_out, ex->moe_near));
     ops->experts->combine(ex->dev, k->dn2, ex->moe_near, m->place, NULL, NULL,
@@ -473,19 +351,8 @@ enum mw_status mw_experts_weight(struct mw_exec *ex, const struct mw_block *b,
                                  const struct mw_block_bwd *k, const void *dy)
 {
     const struct mw_dims *d = &ex->dims;
-    int w1 = fc1_width(d);
     routed_begin(ex, &f->moe);
-    for (int i = 0; i < d->n_local; i++) {
-        struct expert e = expert_at(ex, &f->moe, i);
-        if (e.rows == 0) {
-            continue;
-        }
-        bind_expert(ex, b, f, k, i, &e);
-        mw_linear_weight(ex, &e.two, rows_at(ex, k->moe.dy, e.first, d->hidden),
-                         rows_at(ex, f->moe.g, e.first, d->moe_ffn));
-        mw_linear_weight(ex, &e.one, rows_at(ex, k->moe.dh1, e.first, w1),
-                         rows_at(ex, f->moe.in, e.first, d->hidden));
-    }
+    mw_expert_products_weight(ex, b, f, k);
     routed_end(ex);
     if (b->router.g) {
         ex->dev->ops->linear_bwd_weight(ex->dev, b->router.g, NULL,
@@ -510,7 +377,20 @@ void mw_experts_open(struct mw_exec *ex)
         ex->moe_dg_bytes =
             (size_t)d->moe_rows * (size_t)d->moe_ffn * ex->dev->elem_bytes;
         ex->moe_dg = ops->alloc(ex->dev, ex->moe_dg_bytes);
+        ex->moe_aux = mw_arena_alloc(&ex->arena, (size_t)d->n_experts,
+                                     sizeof *ex->moe_aux);
     }
+}
+
+void mw_experts_lay_host(struct mw_exec *ex, struct mw_moe_fwd *f)
+{
+    size_t n_local = (size_t)ex->dims.n_local;
+    size_t n = (size_t)ex->dims.n_sources * n_local;
+    f->host_leaving = mw_arena_alloc(&ex->arena, (size_t)ex->dims.n_experts,
+                                     sizeof *f->host_leaving);
+    f->host_arrived = mw_arena_alloc(&ex->arena, n, sizeof *f->host_arrived);
+    f->host_first =
+        mw_arena_alloc(&ex->arena, n_local + 1, sizeof *f->host_first);
 }
 
 void mw_experts_close(struct mw_exec *ex)

@@ -200,12 +200,8 @@ static enum mw_status check_documents(const struct mw_job *job,
 }
 
 static enum mw_status check_model(const struct mw_model *m,
-                                  const struct mw_layout *l,
-                                  const char *backend, struct mw_err *err)
+                                  const struct mw_layout *l, struct mw_err *err)
 {
-    if (m->moe.n_experts > 0 && strcmp(backend, "host") != 0) {
-        return lacks(err, "mixtures of experts there", "take a dense model");
-    }
     if (m->moe.router_bias) {
         return lacks(err, "biases of routers", "take experts without them");
     }
@@ -274,7 +270,7 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
         st = check_documents(job, err);
     }
     if (st == MW_OK) {
-        st = check_model(job->model, &job->layout, backend, err);
+        st = check_model(job->model, &job->layout, err);
     }
     return st == MW_OK ? check_dtype(job->workload, backend, err) : st;
 }

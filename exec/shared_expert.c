@@ -43,8 +43,8 @@ enum mw_status mw_shared_forward(struct mw_exec *ex, const struct mw_block *b,
     }
     ops->copy(ex->dev, f->moe.shared_out, sum,
               (size_t)d->own_rows * (size_t)d->hidden * ex->dev->elem_bytes);
-    ops->linear_fwd(ex->dev, f->moe.shared_logit, f->n2, b->shared_gate.w, NULL,
-                    d->own_rows, 1, d->hidden);
+    ops->linear_fwd_wide(ex->dev, f->moe.shared_logit, f->n2, b->shared_gate.w,
+                         d->own_rows, 1, d->hidden);
     ops->experts->gate_fwd(ex->dev, y, f->moe.shared_out, f->moe.shared_logit,
                            d->own_rows, d->hidden);
     return MW_OK;

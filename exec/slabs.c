@@ -163,6 +163,7 @@ static void lay_moe_fwd(struct carve *c, const struct mw_exec *ex,
         take(c, (size_t)d->n_sources * (size_t)d->n_local * sizeof(int64_t));
     f->order = take(c, n * sizeof(int32_t));
     f->home = take(c, n * sizeof(int32_t));
+    f->first = take(c, ((size_t)d->n_local + 1) * sizeof(int32_t));
     f->aux = take(c, experts * sizeof(float));
     if (d->shared_ffn > 0) {
         int ffn = d->shared_ffn;
@@ -183,14 +184,13 @@ static void lay_moe_bwd(struct carve *c, const struct mw_exec *ex,
     b->dy = take(c, n * (size_t)d->hidden * el);
     b->dh1 = take(c, n * width * el);
     b->dweight = take(c, sent * sizeof(float));
-    b->dlogits =
-        take(c, (size_t)d->own_rows * (size_t)d->n_experts * sizeof(float));
+    b->dlogits = take(c, (size_t)d->own_rows * (size_t)d->n_experts * el);
     if (d->shared_ffn > 0) {
         int ffn = d->shared_ffn;
         b->shared_dy = d->has_shared_gate ? take_own(c, ex) : NULL;
         b->shared_dy_full = d->is_sp ? take_rows(c, ex, d->hidden) : NULL;
         b->shared_dh1 = take_rows(c, ex, d->is_gated ? 2 * ffn : ffn);
-        b->shared_dlogit = take_stats(c, ex);
+        b->shared_dlogit = take(c, (size_t)d->rows * el);
     }
 }
 
@@ -319,6 +319,9 @@ void mw_slabs_open(struct mw_exec *ex)
         ex->repeated_mem = ex->dev->ops->alloc(ex->dev, ex->repeated_bytes);
         lay_repeated(ex, ex->repeated_mem);
     }
+    if (ex->dims.recompute == MW_RECOMPUTE_FULL && ex->dims.n_experts > 0) {
+        mw_experts_lay_host(ex, &ex->repeated.moe);
+    }
 }
 
 static void lay_block_bwd(struct carve *c, const struct mw_exec *ex, int half,
@@ -384,6 +387,18 @@ static bool has_ended(struct mw_exec *ex, struct mw_send *sent)
                      : ops->wait(ex->world, sent, ex->err) == MW_OK;
 }
 
+/* What the host keeps of mixtures of experts; layers that are repeated have the
+ * repeated one's. */
+static void lay_host(struct mw_exec *ex, const struct mw_chunk *c,
+                     struct mw_block_fwd *blocks)
+{
+    for (int i = 0; i < c->n_layers; i++) {
+        if (c->blocks[i].is_moe && !blocks[i].moe.host_first) {
+            mw_experts_lay_host(ex, &blocks[i].moe);
+        }
+    }
+}
+
 static struct mw_fwd *fwd_new(struct mw_exec *ex, int chunk)
 {
     const struct mw_chunk *c = &ex->chunks[chunk];
@@ -394,6 +409,7 @@ static struct mw_fwd *fwd_new(struct mw_exec *ex, int chunk)
     f->bytes = lay_fwd(ex, c, f, NULL);
     f->mem = ex->dev->ops->alloc(ex->dev, f->bytes);
     lay_fwd(ex, c, f, f->mem);
+    lay_host(ex, c, f->blocks);
     f->chunk = chunk;
     f->microbatch = -1;
     f->next = ex->fwd[chunk];
@@ -454,6 +470,9 @@ static struct mw_bwd *bwd_new(struct mw_exec *ex, int chunk)
     b->bytes = lay_bwd(ex, c, b, NULL);
     b->mem = ex->dev->ops->alloc(ex->dev, b->bytes);
     lay_bwd(ex, c, b, b->mem);
+    if (ex->dims.keeps_repeated) {
+        lay_host(ex, c, b->repeated);
+    }
     b->chunk = chunk;
     b->microbatch = -1;
     b->next = ex->bwd[chunk];

@@ -78,11 +78,15 @@ static double gradient_tolerance(const struct mw_exec *ex)
         return 0.0;
     }
     bool is_wide = ex->elem == MW_ELEM_F32;
-    bool is_whole = is_wide || ex->job->schedule->n_parts == 1;
+    bool is_whole = is_wide || (ex->job->schedule->n_parts == 1 && l->etp == 1);
     if (l->tp == 1 && l->cp == 1 && is_whole && ex->step == 0) {
         return 1e-5;
     }
-    return is_wide ? 2e-4 : 5e-2;
+    if (is_wide) {
+        return 2e-4;
+    }
+    /* A token that is as good as undecided goes to another expert. */
+    return ex->dims.n_experts > 0 ? 2e-1 : 5e-2;
 }
 
 static double loss_tolerance(const struct mw_exec *ex)

@@ -179,7 +179,7 @@ static void note_routing(struct mw_exec *ex, const struct mw_chunk *c,
     size_t items = (size_t)mw_schedule_items(ex->job->schedule);
     int64_t *row =
         ex->routed + (layer * items + (size_t)f->microbatch) * experts;
-    memcpy(row, f->blocks[i].moe.leaving, experts * sizeof *row);
+    memcpy(row, f->blocks[i].moe.host_leaving, experts * sizeof *row);
 }
 
 static enum mw_status walk_forward(struct mw_exec *ex, int chunk,

@@ -102,6 +102,48 @@ void mw_k_route_bwd(float *dlogits, const float *dweight, const float *p,
     }
 }
 
+void mw_k_route_sort(const struct mw_k_sort *a)
+{
+    int64_t begin = 0;
+    for (int e = 0; e < a->n; e++) {
+        a->leaving[e] = 0;
+    }
+    for (int i = 0; i < a->n_sent; i++) {
+        a->leaving[a->choice[i]]++;
+    }
+    for (int e = 0; e < a->n; e++) { /* where the next one goes */
+        int64_t n = a->leaving[e];
+        a->leaving[e] = begin;
+        begin += n;
+    }
+    for (int i = 0; i < a->n_sent; i++) {
+        int32_t at = (int32_t)a->leaving[a->choice[i]]++;
+        a->place[i] = at;
+        a->from[at] = i / a->k;
+    }
+    for (int e = a->n - 1; e > 0; e--) { /* ends into numbers */
+        a->leaving[e] -= a->leaving[e - 1];
+    }
+}
+
+void mw_k_route_order(const struct mw_k_order *a)
+{
+    int32_t t = 0;
+    for (int e = 0; e < a->n_local; e++) {
+        int32_t at = 0;
+        a->first[e] = t;
+        for (int i = 0; i < a->n_sources * a->n_local; i++) {
+            int32_t n = (int32_t)a->arrived[i];
+            for (int32_t r = 0; i % a->n_local == e && r < n; r++) {
+                a->home[at + r] = t;
+                a->order[t++] = at + r;
+            }
+            at += n;
+        }
+    }
+    a->first[a->n_local] = t;
+}
+
 void mw_k_rows_gather(float *dst, const float *src, const int32_t *from,
                       int rows, int width)
 {

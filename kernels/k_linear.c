@@ -48,3 +48,56 @@ void mw_k_bias_bwd(float *db, const float *dy, int m, int n)
         }
     }
 }
+
+/* ---- groups --------------------------------------------------------------
+ */
+static int group_rows(const struct mw_k_groups *a, int i)
+{
+    return a->first[i + 1] - a->first[i];
+}
+
+static size_t row_at(const struct mw_k_groups *a, int i, int width)
+{
+    return (size_t)a->first[i] * (size_t)width;
+}
+
+static size_t weight_at(const struct mw_k_groups *a, int i)
+{
+    return (size_t)i * (size_t)a->n * (size_t)a->k;
+}
+
+void mw_k_groups_fwd(const struct mw_k_groups *a, float *y, const float *x,
+                     const float *w)
+{
+    for (int i = 0; i < a->n_groups; i++) {
+        if (group_rows(a, i) > 0) {
+            mw_k_linear_fwd(y + row_at(a, i, a->n), x + row_at(a, i, a->k),
+                            w + weight_at(a, i), NULL, group_rows(a, i), a->n,
+                            a->k);
+        }
+    }
+}
+
+void mw_k_groups_bwd_input(const struct mw_k_groups *a, float *dx,
+                           const float *dy, const float *w)
+{
+    for (int i = 0; i < a->n_groups; i++) {
+        if (group_rows(a, i) > 0) {
+            mw_k_linear_bwd_input(dx + row_at(a, i, a->k),
+                                  dy + row_at(a, i, a->n), w + weight_at(a, i),
+                                  group_rows(a, i), a->n, a->k);
+        }
+    }
+}
+
+void mw_k_groups_bwd_weight(const struct mw_k_groups *a, float *dw,
+                            const float *dy, const float *x)
+{
+    for (int i = 0; i < a->n_groups; i++) {
+        if (group_rows(a, i) > 0) {
+            mw_k_linear_bwd_weight(
+                dw + weight_at(a, i), NULL, dy + row_at(a, i, a->n),
+                x + row_at(a, i, a->k), group_rows(a, i), a->n, a->k);
+        }
+    }
+}

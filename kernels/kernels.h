@@ -32,6 +32,21 @@ void mw_k_linear_bwd_weight(float *dw, float *db, const float *dy,
 /* db[n] += column sums of dy[m][n], rows in ascending order. */
 void mw_k_bias_bwd(float *db, const float *dy, int m, int n);
 
+/*
+ * The same for n_groups layers, one after the other in w and dw: group i has
+ * rows first[i] .. first[i + 1] - 1 of x and y, maybe none.
+ */
+struct mw_k_groups {
+    int n_groups, n, k;
+    const int32_t *first; /* [n_groups + 1] */
+};
+void mw_k_groups_fwd(const struct mw_k_groups *a, float *y, const float *x,
+                     const float *w);
+void mw_k_groups_bwd_input(const struct mw_k_groups *a, float *dx,
+                           const float *dy, const float *w);
+void mw_k_groups_bwd_weight(const struct mw_k_groups *a, float *dw,
+                            const float *dy, const float *x);
+
 /* ---- normalisation ------------------------------------------------------ */
 /*
  * LayerNorm (Ba et al., 2016): y = gamma (x - mean) / sqrt(var + eps) + beta.
@@ -187,6 +202,29 @@ void mw_k_route_fwd(float *p, int32_t *choice, float *weight, int rows, int n,
 void mw_k_route_bwd(float *dlogits, const float *dweight, const float *p,
                     const int32_t *choice, const float *weight,
                     const float *aux, int rows, int n, int k);
+/*
+ * n_sent choices of k a row, sorted by expert and then by row: choice number i
+ * comes to place[i], from[place[i]] = i / k is its row; leaving[e] of them are
+ * expert e's.
+ */
+struct mw_k_sort {
+    const int32_t *choice; /* [n_sent], below n */
+    int n_sent, n, k;
+    int32_t *place, *from; /* [n_sent] */
+    int64_t *leaving;      /* [n] */
+};
+void mw_k_route_sort(const struct mw_k_sort *a);
+/*
+ * Rows that came from n_sources ranks, from each first those of expert 0: row r
+ * stands at home[r] in the order of experts (then of sources), whose row t is
+ * order[t]; expert e begins at first[e].
+ */
+struct mw_k_order {
+    const int64_t *arrived; /* [n_sources][n_local] */
+    int n_sources, n_local;
+    int32_t *order, *home, *first; /* first [n_local + 1] */
+};
+void mw_k_route_order(const struct mw_k_order *a);
 /* dst[r] = src[from[r]]. */
 void mw_k_rows_gather(float *dst, const float *src, const int32_t *from,
                       int rows, int width);

@@ -1,6 +1,7 @@
 /*
  * NCCL behind the table of comm.h: making and ending communicators,
- * collectives; messages are in lanes_nccl.c.
+ * collectives of equal blocks; others are in comm_nccl_v.c, messages in
+ * lanes_nccl.c.
  *
  * A collective is enqueued on the device's stream, behind what computes its
  * input, and waited for, since the table's calls block. Communicators are made
@@ -177,8 +178,8 @@ static enum mw_status nccl_split(struct mw_comm *parent, int color, int key,
 
 /* ---- collectives
  * ----------------------------------------------------------------- */
-static enum mw_status finish(struct comm_nccl *c, ncclResult_t rc,
-                             const char *call, struct mw_err *err)
+enum mw_status mw_nccl_finish(struct comm_nccl *c, ncclResult_t rc,
+                              const char *call, struct mw_err *err)
 {
     TRY(mw_cuda_settle(c->dev, c->nccl, rc, call, err));
     return mw_cuda_wait(c->dev, c->dev->stream, NULL, err);
@@ -197,11 +198,11 @@ static enum mw_status nccl_all_reduce(struct mw_comm *comm, void *buf, size_t n,
     if (!c->nccl) {
         return MW_OK;
     }
-    return finish(c,
-                  ncclAllReduce(buf, buf, n, mw_nccl_type_of(elem),
-                                op == MW_REDUCE_SUM ? ncclSum : ncclMax,
-                                c->nccl, c->dev->stream),
-                  "ncclAllReduce", err);
+    return mw_nccl_finish(c,
+                          ncclAllReduce(buf, buf, n, mw_nccl_type_of(elem),
+                                        op == MW_REDUCE_SUM ? ncclSum : ncclMax,
+                                        c->nccl, c->dev->stream),
+                          "ncclAllReduce", err);
 }
 
 /* In place is buf + rank * n for ours, buf for all (NCCL user guide, "In-place
@@ -224,10 +225,11 @@ static enum mw_status nccl_all_gather(struct mw_comm *comm, void *buf, size_t n,
     if (!c->nccl) {
         return MW_OK;
     }
-    return finish(c,
-                  ncclAllGather(own_block(c, buf, n, elem), buf, n,
-                                mw_nccl_type_of(elem), c->nccl, c->dev->stream),
-                  "ncclAllGather", err);
+    return mw_nccl_finish(c,
+                          ncclAllGather(own_block(c, buf, n, elem), buf, n,
+                                        mw_nccl_type_of(elem), c->nccl,
+                                        c->dev->stream),
+                          "ncclAllGather", err);
 }
 
 static enum mw_status nccl_reduce_scatter(struct mw_comm *comm, void *buf,
@@ -243,49 +245,11 @@ static enum mw_status nccl_reduce_scatter(struct mw_comm *comm, void *buf,
     if (!c->nccl) {
         return MW_OK;
     }
-    return finish(c,
-                  ncclReduceScatter(buf, own_block(c, buf, n, elem), n,
-                                    mw_nccl_type_of(elem), ncclSum, c->nccl,
-                                    c->dev->stream),
-                  "ncclReduceScatter", err);
-}
-
-/* Sends and receives in a group go on together; the own block as well (NCCL
- * user guide, "Point-to-point communication", "All-to-all"). */
-static ncclResult_t exchange_blocks(struct comm_nccl *c, const char *from,
-                                    char *to, size_t n, enum mw_elem elem)
-{
-    size_t bytes = n * mw_elem_bytes(elem);
-    ncclDataType_t type = mw_nccl_type_of(elem);
-    ncclResult_t rc = ncclGroupStart();
-    for (int r = 0; r < c->base.size && rc == ncclSuccess; r++) {
-        rc = ncclSend(from + (size_t)r * bytes, n, type, r, c->nccl,
-                      c->dev->stream);
-        if (rc == ncclSuccess) {
-            rc = ncclRecv(to + (size_t)r * bytes, n, type, r, c->nccl,
-                          c->dev->stream);
-        }
-    }
-    ncclResult_t end = ncclGroupEnd();
-    return rc == ncclSuccess ? end : rc;
-}
-
-static enum mw_status nccl_all_to_all(struct mw_comm *comm, const void *from,
-                                      void *to, size_t n, enum mw_elem elem,
-                                      struct mw_err *err)
-{
-    struct comm_nccl *c = mw_nccl_self(comm);
-    bool is_on_device;
-    TRY(mw_nccl_where(c, from, &is_on_device, err));
-    if (!is_on_device) {
-        return c->host->ops->all_to_all(c->host, from, to, n, elem, err);
-    }
-    if (!c->nccl) {
-        struct mw_dev *dev = &c->dev->base;
-        dev->ops->copy(dev, to, from, n * mw_elem_bytes(elem));
-        return MW_OK;
-    }
-    return finish(c, exchange_blocks(c, from, to, n, elem), "all-to-all", err);
+    return mw_nccl_finish(c,
+                          ncclReduceScatter(buf, own_block(c, buf, n, elem), n,
+                                            mw_nccl_type_of(elem), ncclSum,
+                                            c->nccl, c->dev->stream),
+                          "ncclReduceScatter", err);
 }
 
 /* ---- by the host
@@ -318,7 +282,10 @@ static const struct mw_comm_ops nccl_ops = {
     .all_reduce = nccl_all_reduce,
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
-    .all_to_all = nccl_all_to_all,
+    .all_to_all = mw_nccl_all_to_all,
+    .all_to_all_v = mw_nccl_all_to_all_v,
+    .all_gather_v = mw_nccl_all_gather_v,
+    .reduce_scatter_v = mw_nccl_reduce_scatter_v,
     .send = mw_nccl_send,
     .recv = mw_nccl_recv,
     .wait = mw_nccl_wait,

@@ -32,8 +32,10 @@ struct mw_cuda {
     cudaEvent_t tick[2]; /* of busy_ns, in turn */
     int last_tick;       /* -1: none yet */
     double busy_ns;
-    double timeout_s;    /* of a wait; 0: none */
-    struct mw_err fault; /* the first failure; status MW_OK: none */
+    cudaEvent_t slow[2];      /* around an operator that is slowed */
+    double small_group_flops; /* of a group: below, one launch for all */
+    double timeout_s;         /* of a wait; 0: none */
+    struct mw_err fault;      /* the first failure; status MW_OK: none */
     MW_ARRAY(ncclComm_t) nccl;
     bool is_aborted; /* the communicators of nccl are gone */
 };
@@ -45,6 +47,16 @@ bool mw_cuda_note(struct mw_cuda *c, int error, const char *call);
 #define MW_CUDA_RUN(c, fn, ...)                                                \
     ((c)->fault.status == MW_OK ? mw_cuda_note((c), (int)fn(__VA_ARGS__), #fn) \
                                 : false)
+
+/* The same for an operator of a kind that --slow may name (slow_cuda.c). */
+void mw_cuda_slow_begin(struct mw_cuda *c, enum mw_op_kind kind);
+void mw_cuda_slow_end(struct mw_cuda *c, enum mw_op_kind kind);
+#define MW_CUDA_OP(c, kind, fn, ...)                                           \
+    do {                                                                       \
+        mw_cuda_slow_begin((c), (kind));                                       \
+        MW_CUDA_RUN((c), fn, __VA_ARGS__);                                     \
+        mw_cuda_slow_end((c), (kind));                                         \
+    } while (0)
 
 /* Waits until everything enqueued on `stream` has ended, or until `event` has
  * when it is not NULL. The fault, if there is one. */
@@ -65,6 +77,10 @@ void mw_cuda_unwatch(struct mw_cuda *c, ncclComm_t comm);
  * MW_EBACKEND. */
 enum mw_status mw_cuda_abort(struct mw_cuda *c, struct mw_err *err,
                              const char *what, const char *why);
+
+/* ---- of the device's table (dev_cuda_experts.c) -------------------------- */
+extern const struct mw_dev_expert_ops mw_dev_cuda_experts;
+extern const double mw_cuda_small_group_flops; /* at first */
 
 /* ---- of the device's table (memory_cuda.c) ------------------------------- */
 enum mw_status mw_cuda_open_f32(int local_rank, struct mw_dev **out,

@@ -72,6 +72,26 @@ enum mw_status mw_nccl_check(struct comm_nccl *c, bool is_ok,
 enum mw_status mw_nccl_where(struct comm_nccl *c, const void *p,
                              bool *out_is_on_device, struct mw_err *err);
 
+/* Waits for the end of an operation on c's communicator that `rc` began. */
+enum mw_status mw_nccl_finish(struct comm_nccl *c, ncclResult_t rc,
+                              const char *call, struct mw_err *err);
+
+/* ---- blocks of different lengths: comm_nccl_v.c ---------------------------
+ */
+enum mw_status mw_nccl_all_to_all(struct mw_comm *comm, const void *from,
+                                  void *to, size_t n, enum mw_elem elem,
+                                  struct mw_err *err);
+enum mw_status mw_nccl_all_to_all_v(struct mw_comm *comm, const void *from,
+                                    const size_t *n_from, void *to,
+                                    const size_t *n_to, enum mw_elem elem,
+                                    struct mw_err *err);
+enum mw_status mw_nccl_all_gather_v(struct mw_comm *comm, void *buf,
+                                    const size_t *n, enum mw_elem elem,
+                                    struct mw_err *err);
+enum mw_status mw_nccl_reduce_scatter_v(struct mw_comm *comm, void *buf,
+                                        const size_t *n, enum mw_elem elem,
+                                        struct mw_err *err);
+
 /* Joins a communicator of `size` ranks that share the id; *out is watched. */
 enum mw_status mw_nccl_join(struct mw_cuda *dev, const ncclUniqueId *id,
                             int rank, int size, ncclComm_t *out,

@@ -6,7 +6,7 @@
  *
  * Time is read from events on the stream: busy_ns waits for what was enqueued
  * and adds the time since the last call, so a segment counts launch gaps but
- * no time outside of it. Left out: --slow, CUDA graphs, overlapped streams.
+ * no time outside of it. Left out: CUDA graphs, overlapped streams.
  */
 #include "exec/cuda/mw_cuda.h"
 
@@ -30,6 +30,7 @@ static void gemm(struct mw_cuda *c, struct mw_gemm *call)
     if (c->fault.status != MW_OK) {
         return;
     }
+    mw_cuda_slow_begin(c, MW_OP_GEMM);
     int status = mw_gemm_lt_run(c->gemm, call, c->stream);
     if (status != (int)CUBLAS_STATUS_SUCCESS) {
         mw_fail(&c->fault, MW_EBACKEND,
@@ -37,6 +38,7 @@ static void gemm(struct mw_cuda *c, struct mw_gemm *call)
                 mw_gemm_lt_error(status), (int)call->pass, call->m, call->n,
                 call->k);
     }
+    mw_cuda_slow_end(c, MW_OP_GEMM);
 }
 
 static void cuda_linear_fwd(struct mw_dev *dev, void *y, const void *x,
@@ -82,7 +84,8 @@ static void cuda_bias_bwd(struct mw_dev *dev, float *db, const void *dy, int m,
                           int n)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, mw_k_bias_bwd_cuda, c->elem, db, dy, m, n, c->stream);
+    MW_CUDA_OP(c, MW_OP_GEMM, mw_k_bias_bwd_cuda, c->elem, db, dy, m, n,
+               c->stream);
 }
 
 static void cuda_linear_bwd_weight(struct mw_dev *dev, float *dw, float *db,
@@ -123,7 +126,7 @@ static void cuda_norm_fwd(struct mw_dev *dev, const struct mw_dev_norm *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_norm k = norm_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_norm_fwd_cuda, &k, y, c->stream);
+    MW_CUDA_OP(c, MW_OP_NORM, mw_k_norm_fwd_cuda, &k, y, c->stream);
 }
 
 static void cuda_norm_bwd_input(struct mw_dev *dev, const struct mw_dev_norm *a,
@@ -131,7 +134,8 @@ static void cuda_norm_bwd_input(struct mw_dev *dev, const struct mw_dev_norm *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_norm k = norm_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_norm_bwd_input_cuda, &k, dx, NULL, dy, c->stream);
+    MW_CUDA_OP(c, MW_OP_NORM, mw_k_norm_bwd_input_cuda, &k, dx, NULL, dy,
+               c->stream);
 }
 
 static void cuda_norm_bwd_param(struct mw_dev *dev, const struct mw_dev_norm *a,
@@ -139,7 +143,8 @@ static void cuda_norm_bwd_param(struct mw_dev *dev, const struct mw_dev_norm *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_norm k = norm_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_norm_bwd_param_cuda, &k, dgamma, dbeta, dy, c->stream);
+    MW_CUDA_OP(c, MW_OP_NORM, mw_k_norm_bwd_param_cuda, &k, dgamma, dbeta, dy,
+               c->stream);
 }
 
 /* ---- activation, attention, rotary
@@ -149,11 +154,11 @@ static void cuda_act_fwd(struct mw_dev *dev, bool is_gated, void *y,
 {
     struct mw_cuda *c = self(dev);
     if (is_gated) {
-        MW_CUDA_RUN(c, mw_k_swiglu_fwd_cuda, c->elem, y, x, rows, width,
-                    c->stream);
+        MW_CUDA_OP(c, MW_OP_ACTIVATION, mw_k_swiglu_fwd_cuda, c->elem, y, x,
+                   rows, width, c->stream);
     } else {
-        MW_CUDA_RUN(c, mw_k_gelu_fwd_cuda, c->elem, y, x,
-                    (size_t)rows * (size_t)width, c->stream);
+        MW_CUDA_OP(c, MW_OP_ACTIVATION, mw_k_gelu_fwd_cuda, c->elem, y, x,
+                   (size_t)rows * (size_t)width, c->stream);
     }
 }
 
@@ -162,11 +167,11 @@ static void cuda_act_bwd(struct mw_dev *dev, bool is_gated, void *dx,
 {
     struct mw_cuda *c = self(dev);
     if (is_gated) {
-        MW_CUDA_RUN(c, mw_k_swiglu_bwd_cuda, c->elem, dx, dy, x, rows, width,
-                    c->stream);
+        MW_CUDA_OP(c, MW_OP_ACTIVATION, mw_k_swiglu_bwd_cuda, c->elem, dx, dy,
+                   x, rows, width, c->stream);
     } else {
-        MW_CUDA_RUN(c, mw_k_gelu_bwd_cuda, c->elem, dx, dy, x,
-                    (size_t)rows * (size_t)width, c->stream);
+        MW_CUDA_OP(c, MW_OP_ACTIVATION, mw_k_gelu_bwd_cuda, c->elem, dx, dy, x,
+                   (size_t)rows * (size_t)width, c->stream);
     }
 }
 
@@ -202,7 +207,7 @@ static void cuda_attention_fwd(struct mw_dev *dev,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_attention_cuda k = attention_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_attention_fwd_cuda, &k, c->stream);
+    MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_fwd_cuda, &k, c->stream);
 }
 
 static void cuda_attention_bwd(struct mw_dev *dev,
@@ -210,7 +215,7 @@ static void cuda_attention_bwd(struct mw_dev *dev,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_attention_cuda k = attention_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_attention_bwd_cuda, &k, c->stream);
+    MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_bwd_cuda, &k, c->stream);
 }
 
 static void cuda_attention_part_fwd(struct mw_dev *dev,
@@ -221,7 +226,8 @@ static void cuda_attention_part_fwd(struct mw_dev *dev,
     const struct mw_k_attention_cuda k = attention_arg(c, a);
     const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
                                       own->adds_dq};
-    MW_CUDA_RUN(c, mw_k_attention_part_fwd_cuda, &k, &part, c->stream);
+    MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_part_fwd_cuda, &k, &part,
+               c->stream);
 }
 
 static void cuda_attention_part_bwd(struct mw_dev *dev,
@@ -232,7 +238,8 @@ static void cuda_attention_part_bwd(struct mw_dev *dev,
     const struct mw_k_attention_cuda k = attention_arg(c, a);
     const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
                                       own->adds_dq};
-    MW_CUDA_RUN(c, mw_k_attention_part_bwd_cuda, &k, &part, c->stream);
+    MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_part_bwd_cuda, &k, &part,
+               c->stream);
 }
 
 static void cuda_attention_merge(struct mw_dev *dev,
@@ -240,8 +247,8 @@ static void cuda_attention_merge(struct mw_dev *dev,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_merge k = {m->rows, m->n_heads, m->head_dim, m->ld_lse};
-    MW_CUDA_RUN(c, mw_k_attention_merge_cuda, c->elem, &k, m->out, m->lse,
-                m->part, m->part_lse, c->stream);
+    MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_merge_cuda, c->elem, &k,
+               m->out, m->lse, m->part, m->part_lse, c->stream);
 }
 
 static void rotate(struct mw_cuda *c, void *x, int rows, int ld, int first,
@@ -256,7 +263,7 @@ static void rotate(struct mw_cuda *c, void *x, int rows, int ld, int first,
                                   .head_dim = head_dim,
                                   .sign = sign,
                                   .theta = rotary_theta};
-    MW_CUDA_RUN(c, mw_k_rotary_cuda, &k, x, c->stream);
+    MW_CUDA_OP(c, MW_OP_ROTARY, mw_k_rotary_cuda, &k, x, c->stream);
 }
 
 static void cuda_rotary(struct mw_dev *dev, void *x, int rows, int ld, int seq,
@@ -289,7 +296,8 @@ static void cuda_embedding_fwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_vocab k = vocab_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_embedding_fwd_cuda, &k, y, w, c->stream);
+    MW_CUDA_OP(c, MW_OP_EMBEDDING, mw_k_embedding_fwd_cuda, &k, y, w,
+               c->stream);
 }
 
 static void cuda_embedding_bwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
@@ -297,23 +305,24 @@ static void cuda_embedding_bwd(struct mw_dev *dev, const struct mw_dev_vocab *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_vocab k = vocab_arg(c, a);
-    MW_CUDA_RUN(c, mw_k_embedding_bwd_cuda, &k, dw, dy, c->stream);
+    MW_CUDA_OP(c, MW_OP_EMBEDDING, mw_k_embedding_bwd_cuda, &k, dw, dy,
+               c->stream);
 }
 
 static void cuda_position_fwd(struct mw_dev *dev, void *y, const void *w,
                               int rows, int width, int seq)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, mw_k_position_fwd_cuda, c->elem, y, w, rows, width, seq,
-                c->stream);
+    MW_CUDA_OP(c, MW_OP_EMBEDDING, mw_k_position_fwd_cuda, c->elem, y, w, rows,
+               width, seq, c->stream);
 }
 
 static void cuda_position_bwd(struct mw_dev *dev, float *dw, const void *dy,
                               int rows, int width, int seq)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, mw_k_position_bwd_cuda, c->elem, dw, dy, rows, width, seq,
-                c->stream);
+    MW_CUDA_OP(c, MW_OP_EMBEDDING, mw_k_position_bwd_cuda, c->elem, dw, dy,
+               rows, width, seq, c->stream);
 }
 
 /* Logits are float32 whatever the elements are. */
@@ -334,14 +343,14 @@ static void cuda_xent_max(struct mw_dev *dev, const struct mw_dev_xent *a)
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_xent k = xent_arg(a);
-    MW_CUDA_RUN(c, mw_k_xent_max_cuda, &k, c->stream);
+    MW_CUDA_OP(c, MW_OP_CROSS_ENTROPY, mw_k_xent_max_cuda, &k, c->stream);
 }
 
 static void cuda_xent_sum(struct mw_dev *dev, const struct mw_dev_xent *a)
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_xent k = xent_arg(a);
-    MW_CUDA_RUN(c, mw_k_xent_sum_cuda, &k, c->stream);
+    MW_CUDA_OP(c, MW_OP_CROSS_ENTROPY, mw_k_xent_sum_cuda, &k, c->stream);
 }
 
 /* After a failure the loss is not a number; sync says what failed. */
@@ -349,8 +358,8 @@ static double cuda_xent_loss(struct mw_dev *dev, const struct mw_dev_xent *a)
 {
     struct mw_cuda *c = self(dev);
     double loss = (double)NAN;
-    MW_CUDA_RUN(c, mw_k_xent_loss_cuda, c->loss, a->sum, a->target, a->rows,
-                c->stream);
+    MW_CUDA_OP(c, MW_OP_CROSS_ENTROPY, mw_k_xent_loss_cuda, c->loss, a->sum,
+               a->target, a->rows, c->stream);
     mw_cuda_to_host(dev, &loss, c->loss, sizeof loss);
     return loss;
 }
@@ -360,7 +369,8 @@ static void cuda_xent_bwd(struct mw_dev *dev, const struct mw_dev_xent *a,
 {
     struct mw_cuda *c = self(dev);
     const struct mw_k_xent k = xent_arg(a);
-    MW_CUDA_RUN(c, mw_k_xent_bwd_cuda, &k, c->elem, dlogits, scale, c->stream);
+    MW_CUDA_OP(c, MW_OP_CROSS_ENTROPY, mw_k_xent_bwd_cuda, &k, c->elem, dlogits,
+               scale, c->stream);
 }
 
 /* ---- vectors
@@ -370,8 +380,8 @@ static void cuda_add(struct mw_dev *dev, void *y, const void *x,
                      int width)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, mw_k_add_cuda, c->elem, y, x, bias, residual, rows, width,
-                c->stream);
+    MW_CUDA_OP(c, MW_OP_ADD, mw_k_add_cuda, c->elem, y, x, bias, residual, rows,
+               width, c->stream);
 }
 
 static void cuda_add_rows(struct mw_dev *dev, struct mw_dev_rows dst,
@@ -379,15 +389,15 @@ static void cuda_add_rows(struct mw_dev *dev, struct mw_dev_rows dst,
 {
     struct mw_cuda *c = self(dev);
     size_t el = dev->elem_bytes;
-    MW_CUDA_RUN(c, mw_k_add_rows_cuda, c->elem, dst.p, dst.ld / el, src.p,
-                src.ld / el, n, width, c->stream);
+    MW_CUDA_OP(c, MW_OP_ADD, mw_k_add_rows_cuda, c->elem, dst.p, dst.ld / el,
+               src.p, src.ld / el, n, width, c->stream);
 }
 
 static void cuda_accumulate(struct mw_dev *dev, float *y, const float *x,
                             size_t n)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, mw_k_accumulate_cuda, y, x, n, c->stream);
+    MW_CUDA_OP(c, MW_OP_ADD, mw_k_accumulate_cuda, y, x, n, c->stream);
 }
 
 static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
@@ -404,7 +414,8 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
                                  .decay = h->decay,
                                  .correct1 = (float)c1,
                                  .correct2 = (float)c2};
-    MW_CUDA_RUN(c, mw_k_adamw_cuda, &k, w, copy, g, m, v, n, c->stream);
+    MW_CUDA_OP(c, MW_OP_OPTIMIZER, mw_k_adamw_cuda, &k, w, copy, g, m, v, n,
+               c->stream);
 }
 
 #define MW_CUDA_TABLE(table_name, table_open)                                  \
@@ -434,6 +445,7 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
         .xent_max = cuda_xent_max, .xent_sum = cuda_xent_sum,                  \
         .xent_loss = cuda_xent_loss, .xent_bwd = cuda_xent_bwd,                \
         .add = cuda_add, .accumulate = cuda_accumulate, .adamw = cuda_adamw,   \
+        .experts = &mw_dev_cuda_experts,                                       \
     }
 
 const struct mw_dev_ops mw_dev_cuda = MW_CUDA_TABLE("cuda", mw_cuda_open_f32);

@@ -1,8 +1,10 @@
 /*
  * The products of gemm_lt.h. A plan (descriptors, layouts, algorithm) is kept
  * for each pass, type, shape and alignment; a training step has a dozen of
- * them, so a list is searched. Products accumulate in float32
- * (CUBLAS_COMPUTE_32F; no TF32, which keeps 10 bits of a float32's mantissa).
+ * them, so a list is searched. Experts get other numbers of rows each time, so
+ * the list has an end, behind which the oldest plan makes room. Products
+ * accumulate in float32 (CUBLAS_COMPUTE_32F; no TF32, which keeps 10 bits of a
+ * float32's mantissa).
  */
 #include "exec/cuda/gemm_lt.h"
 
@@ -16,7 +18,7 @@
 static const size_t workspace_bytes = (size_t)32 << 20;
 
 /* Pointers cannot be aligned better than cudaMalloc does. */
-enum { ALIGNMENT_MAX = 256 };
+enum { ALIGNMENT_MAX = 256, PLANS_MAX = 256 };
 
 struct plan {
     enum mw_gemm_pass pass;
@@ -33,6 +35,7 @@ struct mw_gemm_lt {
     cublasLtHandle_t handle;
     void *workspace;
     MW_ARRAY(struct plan) plans;
+    size_t oldest; /* once the list is full */
 };
 
 struct mw_gemm_lt *mw_gemm_lt_new(int *out_status)
@@ -215,6 +218,19 @@ static cublasStatus_t choose(struct mw_gemm_lt *g, struct plan *p)
     return st;
 }
 
+static struct plan *keep(struct mw_gemm_lt *g, const struct plan *p)
+{
+    size_t at = g->oldest;
+    if (g->plans.n < PLANS_MAX) {
+        mw_array_push(&g->plans, *p);
+        return &g->plans.v[g->plans.n - 1];
+    }
+    plan_release(&g->plans.v[at]);
+    g->plans.v[at] = *p;
+    g->oldest = (at + 1) % PLANS_MAX;
+    return &g->plans.v[at];
+}
+
 static struct plan *find_plan(struct mw_gemm_lt *g, const struct mw_gemm *call,
                               cublasStatus_t *out_status)
 {
@@ -245,8 +261,7 @@ static struct plan *find_plan(struct mw_gemm_lt *g, const struct mw_gemm *call,
         *out_status = st;
         return NULL;
     }
-    mw_array_push(&g->plans, p);
-    return &g->plans.v[g->plans.n - 1];
+    return keep(g, &p);
 }
 
 int mw_gemm_lt_run(struct mw_gemm_lt *g, const struct mw_gemm *call,

@@ -46,6 +46,8 @@ static enum mw_status make_parts(struct mw_cuda *c, struct mw_err *err)
                 cudaStreamNonBlocking);
     MW_CUDA_RUN(c, cudaEventCreate, &c->tick[0]);
     MW_CUDA_RUN(c, cudaEventCreate, &c->tick[1]);
+    MW_CUDA_RUN(c, cudaEventCreate, &c->slow[0]);
+    MW_CUDA_RUN(c, cudaEventCreate, &c->slow[1]);
     MW_CUDA_RUN(c, cudaMalloc, (void **)&c->loss, sizeof *c->loss);
     if (c->fault.status != MW_OK) {
         *err = c->fault;
@@ -70,6 +72,9 @@ void mw_cuda_close(struct mw_dev *dev)
         if (c->tick[i]) {
             cudaEventDestroy(c->tick[i]);
         }
+        if (c->slow[i]) {
+            cudaEventDestroy(c->slow[i]);
+        }
     }
     if (c->stream) {
         cudaStreamDestroy(c->stream);
@@ -93,6 +98,7 @@ static enum mw_status open_elem(int local_rank, enum mw_k_elem elem,
     c->elem = elem;
     c->last_tick = -1;
     c->timeout_s = timeout_default_s;
+    c->small_group_flops = mw_cuda_small_group_flops;
     st = make_parts(c, err ? err : &own);
     if (st != MW_OK) {
         mw_cuda_close(&c->base);

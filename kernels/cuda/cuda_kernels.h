@@ -128,6 +128,62 @@ int mw_k_xent_loss_cuda(double *out, const float *sum, const float *target,
 int mw_k_xent_bwd_cuda(const struct mw_k_xent *a, enum mw_k_elem out,
                        void *dlogits, float scale, void *stream);
 
+/* ---- mixture of experts: as mw_k_route_fwd and so on ----------------------
+ */
+int mw_k_route_fwd_cuda(float *p, int32_t *choice, float *weight, int rows,
+                        int n, int k, void *stream);
+struct mw_k_route_bwd {
+    enum mw_k_elem elem; /* of dlogits */
+    const float *dweight, *p, *weight, *aux;
+    const int32_t *choice;
+    int rows, n, k;
+};
+int mw_k_route_bwd_cuda(const struct mw_k_route_bwd *a, void *dlogits,
+                        void *stream);
+int mw_k_route_sort_cuda(const struct mw_k_sort *a, void *stream);
+int mw_k_route_order_cuda(const struct mw_k_order *a, void *stream);
+int mw_k_rows_gather_cuda(enum mw_k_elem elem, void *dst, const void *src,
+                          const int32_t *from, int rows, int width,
+                          void *stream);
+struct mw_k_combine {
+    enum mw_k_elem elem;
+    const int32_t *place;
+    const float *weight; /* NULL: 1 (forward) */
+    int rows, k, width;
+};
+int mw_k_rows_combine_cuda(const struct mw_k_combine *a, void *y, const void *x,
+                           const void *residual, void *stream);
+int mw_k_rows_combine_bwd_cuda(const struct mw_k_combine *a, void *dx,
+                               float *dweight, const void *dy, const void *x,
+                               void *stream);
+int mw_k_rows_gate_cuda(enum mw_k_elem elem, void *y, const void *x,
+                        const float *logit, int rows, int width, void *stream);
+struct mw_k_gate_bwd {
+    enum mw_k_elem elem; /* of all but the logits */
+    void *dx, *dlogit;
+    const void *dy, *x;
+    const float *logit;
+    int rows, width;
+};
+int mw_k_rows_gate_bwd_cuda(const struct mw_k_gate_bwd *a, void *stream);
+
+/*
+ * Products of all experts in one launch, meant for small ones: tiles of 64 x 64
+ * on tensor cores (bfloat16) or CUDA cores. `rows` is first[n_groups], or more.
+ * Weight gradients are float32 and accumulate.
+ */
+struct mw_k_groups_cuda {
+    enum mw_k_elem elem;
+    struct mw_k_groups shape;
+    int rows;
+};
+int mw_k_groups_fwd_cuda(const struct mw_k_groups_cuda *a, void *y,
+                         const void *x, const void *w, void *stream);
+int mw_k_groups_bwd_input_cuda(const struct mw_k_groups_cuda *a, void *dx,
+                               const void *dy, const void *w, void *stream);
+int mw_k_groups_bwd_weight_cuda(const struct mw_k_groups_cuda *a, float *dw,
+                                const void *dy, const void *x, void *stream);
+
 /* y = x + bias + residual; bias may be NULL, y may be x or residual. */
 int mw_k_add_cuda(enum mw_k_elem elem, void *y, const void *x, const void *bias,
                   const void *residual, int rows, int width, void *stream);
@@ -142,6 +198,8 @@ int mw_k_sum_cuda(float *out, const float *const *in, int n_in, size_t n,
 /* w16, where not NULL, receives the new weights in bfloat16. */
 int mw_k_adamw_cuda(const struct mw_k_adamw *h, float *w, void *w16,
                     const float *g, float *m, float *v, size_t n, void *stream);
+/* Takes the stream for so long. */
+int mw_k_spin_cuda(int64_t ns, void *stream);
 /* float32 to bfloat16, to nearest, ties to even. */
 int mw_k_to_bf16_cuda(void *y, const float *x, size_t n, void *stream);
 

@@ -69,8 +69,6 @@ grep -q 'meshwright-exec run plan.yaml.*--comm local' stdout.txt || fail "no lin
 expect 2 "$mw" run plan.yaml --backend cuda --comm local
 expect 2 "$mw" run plan.yaml --backend host --comm tcp
 expect 3 "$mw" run plan.yaml --backend host --comm local --hwdb nowhere
-expect 2 "$mw" run plan.yaml --backend cuda --slow gemm=2
-first_line '^meshwright: --slow burns time of a CPU'
 
 # What is missing at run time; on a machine with a GPU and the module, nothing.
 sed 's/gpus_per_node: 2/gpus_per_node: 1/' small.yaml >one.yaml

@@ -22,6 +22,9 @@ struct call {
     struct mw_k_queries own; /* n 0: whole sequences */
     struct mw_k_merge merge;
     struct mw_k_adamw adamw;
+    struct mw_k_sort sort;
+    struct mw_k_order order;
+    struct mw_k_groups groups;
 };
 
 /* Queues a copy of the call; refuses operands that are no device memory. */

@@ -62,6 +62,34 @@ int MPI_Allgather(const void *in, int n_in, MPI_Datatype type_in, void *out,
     return poll(rc, &r, MPI_STATUS_IGNORE);
 }
 
+int MPI_Allgatherv(const void *in, int n_in, MPI_Datatype type_in, void *out,
+                   const int n_out[], const int at_out[], MPI_Datatype type_out,
+                   MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Iallgatherv(in, n_in, type_in, out, n_out, at_out, type_out,
+                              comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Alltoall(const void *in, int n_in, MPI_Datatype type_in, void *out,
+                 int n_out, MPI_Datatype type_out, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Ialltoall(in, n_in, type_in, out, n_out, type_out, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
+int MPI_Alltoallv(const void *in, const int n_in[], const int at_in[],
+                  MPI_Datatype type_in, void *out, const int n_out[],
+                  const int at_out[], MPI_Datatype type_out, MPI_Comm comm)
+{
+    MPI_Request r;
+    int rc = PMPI_Ialltoallv(in, n_in, at_in, type_in, out, n_out, at_out,
+                             type_out, comm, &r);
+    return poll(rc, &r, MPI_STATUS_IGNORE);
+}
+
 int MPI_Gather(const void *in, int n_in, MPI_Datatype type_in, void *out,
                int n_out, MPI_Datatype type_out, int root, MPI_Comm comm)
 {

@@ -190,7 +190,15 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 
 /* ---- operations
  * ------------------------------------------------------------------- */
-enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
+enum kind {
+    ALL_REDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    REDUCE,
+    BROADCAST,
+    SEND,
+    RECV
+};
 
 struct nccl_op {
     struct ncclComm *comm;
@@ -234,6 +242,14 @@ static void start(struct nccl_op *o)
     case REDUCE_SCATTER:
         PMPI_Ireduce_scatter_block(o->in_copy, o->out_copy, o->n, o->type,
                                    o->reduce, c->mpi, &o->request);
+        break;
+    case REDUCE:
+        PMPI_Ireduce(o->in_copy, o->out ? o->out_copy : NULL, o->n, o->type,
+                     o->reduce, o->peer, c->mpi, &o->request);
+        break;
+    case BROADCAST: /* MPI has one buffer */
+        memcpy(o->out_copy, o->in_copy, o->in_bytes);
+        PMPI_Ibcast(o->out_copy, o->n, o->type, o->peer, c->mpi, &o->request);
         break;
     case SEND:
         PMPI_Issend(o->in_copy, o->n, o->type, o->peer, 0, c->mpi, &o->request);
@@ -305,7 +321,8 @@ static bool run_op(void *args)
     return is_done != 0;
 }
 
-/* ---- groups: messages that go on together ------------------------------- */
+/* ---- groups: operations that go on together -------------------------------
+ */
 struct group_op {
     struct ncclComm *comm;
     uint64_t number;
@@ -482,13 +499,15 @@ static ncclResult_t enqueue(struct nccl_op *o, ncclComm_t comm, size_t count,
         (o->kind != SEND && !shim_is_device(o->out, n_out * o->bytes))) {
         return ncclInvalidUsage;
     }
+    if (o->kind == REDUCE && o->peer != comm->rank) {
+        o->out = NULL; /* the root's alone */
+    }
     o->in_bytes = o->in ? n_in * o->bytes : 0;
     o->out_bytes = o->out ? n_out * o->bytes : 0;
     if (group.depth > 0) {
         bool is_first = group.parts.n == 0;
-        if ((o->kind != SEND && o->kind != RECV) ||
-            (!is_first &&
-             (group.parts.v[0].comm != comm || group.stream != stream))) {
+        if (o->kind < REDUCE || (!is_first && (group.parts.v[0].comm != comm ||
+                                               group.stream != stream))) {
             return ncclInvalidUsage;
         }
         group.stream = stream;
@@ -524,6 +543,24 @@ ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count,
     ENTER();
     struct nccl_op o = {.kind = REDUCE_SCATTER, .in = in, .out = out};
     return enqueue(&o, comm, count, type, op, stream);
+}
+
+ncclResult_t ncclReduce(const void *in, void *out, size_t count,
+                        ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = REDUCE, .in = in, .out = out, .peer = root};
+    return enqueue(&o, comm, count, type, op, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *in, void *out, size_t count,
+                           ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    ENTER();
+    struct nccl_op o = {.kind = BROADCAST, .in = in, .out = out, .peer = root};
+    return enqueue(&o, comm, count, type, ncclSum, stream);
 }
 
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type,

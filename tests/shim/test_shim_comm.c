@@ -70,8 +70,10 @@ static float *put(struct side *s, size_t n, float base)
 static void expect(struct side *s, const float *d, size_t n, float base,
                    float slope)
 {
-    float *host = mw_calloc(n, sizeof *host);
-    s->dev->ops->to_host(s->dev, host, d, n * sizeof *host);
+    float *host = mw_calloc(n + 1, sizeof *host);
+    if (n > 0) {
+        s->dev->ops->to_host(s->dev, host, d, n * sizeof *host);
+    }
     for (size_t i = 0; i < n; i++) {
         mw_assert_near((double)host[i], (double)(base + slope * (float)i), 0.0,
                        0.0);
@@ -122,6 +124,53 @@ static void all_to_all(struct side *s, struct mw_comm *c)
     drop(s, to, all);
 }
 
+/* Elements from rank p to rank q; some none, rank 0 to itself as well. */
+static size_t length(int p, int q)
+{
+    return (size_t)((p + 2 * q) % 3 * 2);
+}
+
+static void all_to_all_v(struct side *s, struct mw_comm *c)
+{
+    size_t n_from[RANKS_MAX], n_to[RANKS_MAX], all = 4 * RANKS_MAX, at = 0;
+    float *from = put(s, all, 1000.0f * (float)c->rank);
+    float *to = put(s, all, -1.0f);
+    for (int q = 0; q < c->size; q++) {
+        n_from[q] = length(c->rank, q);
+        n_to[q] = length(q, c->rank);
+    }
+    OK(c->ops->all_to_all_v(c, from, n_from, to, n_to, MW_ELEM_F32, &s->err));
+    for (int q = 0; q < c->size; q++) { /* where block c->rank begins there */
+        size_t first = 0;
+        for (int r = 0; r < c->rank; r++) {
+            first += length(q, r);
+        }
+        expect(s, to + at, n_to[q], 1000.0f * (float)q + (float)first, 1.0f);
+        at += n_to[q];
+    }
+    expect(s, to + at, 1, (float)at - 1.0f, 1.0f); /* as it was */
+    drop(s, from, all);
+    drop(s, to, all);
+}
+
+/* Blocks of 1, 0, 3, 0 ... elements. */
+static void blocks(struct side *s, struct mw_comm *c)
+{
+    size_t n[RANKS_MAX], all = 0, at = 0;
+    float size = (float)c->size, ranks = (float)(c->size * (c->size - 1) / 2);
+    for (int r = 0; r < c->size; r++) {
+        n[r] = r % 2 ? 0 : (size_t)r + 1;
+        at += r < c->rank ? n[r] : 0;
+        all += n[r];
+    }
+    float *g = put(s, all, 100.0f * (float)c->rank);
+    OK(c->ops->reduce_scatter_v(c, g, n, MW_ELEM_F32, &s->err));
+    expect(s, g + at, n[c->rank], 100.0f * ranks + size * (float)at, size);
+    OK(c->ops->all_gather_v(c, g, n, MW_ELEM_F32, &s->err));
+    expect(s, g, all, 100.0f * ranks, size);
+    drop(s, g, all);
+}
+
 /* Small whole numbers are exact in bfloat16: v[i] = rank + i, summed. */
 static void halves(struct side *s, struct mw_comm *c)
 {
@@ -147,6 +196,8 @@ static void test_collectives(void **state)
         open_side(&s, seed);
         collectives(&s, s.comm);
         all_to_all(&s, s.comm);
+        all_to_all_v(&s, s.comm);
+        blocks(&s, s.comm);
         halves(&s, s.comm);
         close_side(&s);
     }
@@ -169,6 +220,10 @@ static void test_split(void **state)
         collectives(&s, alone);
         all_to_all(&s, pair);
         all_to_all(&s, alone);
+        all_to_all_v(&s, pair);
+        all_to_all_v(&s, alone);
+        blocks(&s, pair);
+        blocks(&s, alone);
         collectives(&s, s.comm);
         alone->ops->free(alone);
         pair->ops->free(pair);

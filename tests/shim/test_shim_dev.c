@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/rand.h"
+#include "exec/cuda/cuda_int.h"
 #include "exec/cuda/mw_cuda.h"
 #include "tests/shim/shim.h"
 
@@ -37,7 +38,7 @@ struct outcome {
 
 struct pass {
     struct mw_dev *dev;
-    float *flat[16];
+    float *flat[24];
     int n_flat;
     struct outcome *out;
 };
@@ -52,7 +53,7 @@ static float *make(struct pass *p, size_t n)
                   1.0f;
     }
     float *d = p->dev->ops->alloc(p->dev, FLAT * sizeof *d);
-    assert_true(n <= FLAT && p->n_flat < 16);
+    assert_true(n <= FLAT && p->n_flat < 24);
     p->dev->ops->to_device(p->dev, d, host, n * sizeof *host);
     mw_free(host);
     p->flat[p->n_flat++] = d;
@@ -162,6 +163,53 @@ static void run_ends(struct pass *p, float *x)
     d->free(p->dev, token, sizeof ids);
 }
 
+/* Four experts, of which the third gets nothing; sums of both halves, and what
+ * moves rows. */
+static void run_experts(struct pass *p)
+{
+    enum { N = 4, K = 2, SENT = ROWS * K, WIDE = 16, OUT = 24 };
+    const struct mw_dev_expert_ops *e = p->dev->ops->experts;
+    const struct mw_dev_ops *d = p->dev->ops;
+    float *probs = make(p, ROWS * N), *x = make(p, ROWS * WIDE);
+    float *w = make(p, N * OUT * WIDE), *more = make(p, FLAT);
+    float *sent = make(p, SENT * WIDE), *y = make(p, SENT * OUT);
+    int32_t *ints = d->alloc(p->dev, 4 * 64 * sizeof *ints);
+    int32_t *choice = ints, *place = ints + 64, *from = ints + 128;
+    int32_t *first = ints + 192, host_first[N + 1] = {0};
+    int64_t leaving[N], *counts = d->alloc(p->dev, N * sizeof *counts);
+    const struct mw_k_sort sort = {choice, SENT, N, K, place, from, counts};
+    /* One source: order and home are not looked at. */
+    const struct mw_k_order order = {counts, 1, N, place + 36, from, first};
+    e->route_fwd(p->dev, probs, choice, more, ROWS, N, K);
+    e->sort(p->dev, &sort);
+    d->to_host(p->dev, leaving, counts, sizeof leaving);
+    e->gather(p->dev, sent, x, from, SENT, WIDE);
+    e->order(p->dev, &order);
+    for (int i = 0; i < N; i++) {
+        int64_t n = leaving[i];
+        bool is_right = n >= 0 && host_first[i] + n <= SENT;
+        host_first[i + 1] = host_first[i] + (int32_t)(is_right ? n : 0);
+    }
+    const struct mw_dev_groups g = {N, OUT, WIDE, first, host_first};
+    e->groups_fwd(p->dev, &g, y, sent, w);
+    e->groups_bwd_weight(p->dev, &g, w, y, sent);
+    e->groups_bwd_input(p->dev, &g, sent, y, w);
+    e->combine(p->dev, x, sent, place, more, x, ROWS, K, WIDE);
+    keep(p, x, ROWS * WIDE);
+    e->combine_bwd(p->dev, sent, more + 64, x, sent + 8, place, more, ROWS, K,
+                   WIDE);
+    e->route_bwd(p->dev, y, more + 64, probs, choice, more, more + 200, ROWS, N,
+                 K);
+    e->gate_bwd(p->dev, sent, more + 300, x, y, more + 400, ROWS, WIDE);
+    e->gate_fwd(p->dev, x, sent, more + 400, ROWS, WIDE);
+    keep(p, x, ROWS * WIDE);
+    keep(p, w, N * OUT * WIDE);
+    keep(p, y, ROWS * N);
+    keep(p, more + 300, ROWS);
+    d->free(p->dev, ints, 4 * 64 * sizeof *ints);
+    d->free(p->dev, counts, N * sizeof *counts);
+}
+
 static enum mw_status run_pass(struct mw_dev *dev, struct outcome *out,
                                struct mw_err *err)
 {
@@ -172,6 +220,7 @@ static enum mw_status run_pass(struct mw_dev *dev, struct outcome *out,
     run_attention(&p, qkv, dqkv);
     run_mlp(&p, x, y);
     run_ends(&p, x);
+    run_experts(&p);
     enum mw_status st = dev->ops->sync(dev, err);
     out->peak_bytes = dev->peak_bytes;
     for (int i = 0; i < p.n_flat; i++) {
@@ -209,6 +258,54 @@ static void test_equals_host(void **state)
     }
     assert_true(isfinite(host->loss) && host->n > 1000);
     mw_free(host);
+}
+
+/* Products of experts one by one, through the library. */
+static void test_large_groups(void **state)
+{
+    (void)state;
+    struct mw_err err = {0};
+    struct mw_dev *dev = NULL;
+    struct outcome *host = mw_calloc(2, sizeof *host), *cuda = host + 1;
+    assert_int_equal(run_on(&mw_dev_host, host, &err), MW_OK);
+    assert_int_equal(mw_dev_cuda.open(0, &dev, &err), MW_OK);
+    ((struct mw_cuda *)dev)->small_group_flops = 0.0;
+    assert_int_equal(run_pass(dev, cuda, &err), MW_OK);
+    assert_memory_equal(cuda->all, host->all, host->n * sizeof(float));
+    dev->ops->close(dev);
+    mw_free(host);
+}
+
+/* Every number of rows is another shape to the library: what is kept of them
+ * has an end, and those that come again are made again. */
+static void test_many_shapes(void **state)
+{
+    (void)state;
+    enum { SHAPES = 600, KEPT_MAX = 256 * 4 + 32 };
+    struct mw_err err = {0};
+    struct mw_dev *dev = NULL;
+    float *one = mw_calloc(SHAPES, sizeof *one);
+    assert_int_equal(mw_dev_cuda.open(0, &dev, &err), MW_OK);
+    float *x = dev->ops->alloc(dev, SHAPES * sizeof *x);
+    float *y = dev->ops->alloc(dev, SHAPES * sizeof *y);
+    for (int i = 0; i < SHAPES; i++) {
+        one[i] = (float)(i + 1);
+    }
+    dev->ops->to_device(dev, x, one, SHAPES * sizeof *x);
+    for (int round = 0; round < 2; round++) {
+        for (int m = 1; m <= SHAPES; m++) {
+            dev->ops->linear_fwd(dev, y, x, x + 1, NULL, m, 1, 1);
+        }
+        assert_int_equal(dev->ops->sync(dev, &err), MW_OK);
+        assert_true(shim_live() < KEPT_MAX);
+    }
+    dev->ops->to_host(dev, one, y, SHAPES * sizeof *y);
+    assert_true(one[0] == 2.0f && one[SHAPES - 1] == 2.0f * SHAPES);
+    dev->ops->free(dev, x, SHAPES * sizeof *x);
+    dev->ops->free(dev, y, SHAPES * sizeof *y);
+    dev->ops->close(dev);
+    assert_int_equal(shim_live(), 0);
+    mw_free(one);
 }
 
 /* Call k fails for k = 1, 2, ...: a message and nothing left behind. */
@@ -344,6 +441,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_host),
+        cmocka_unit_test(test_large_groups),
+        cmocka_unit_test(test_many_shapes),
         cmocka_unit_test(test_every_call_fails),
         cmocka_unit_test(test_without_driver),
         cmocka_unit_test(test_out_of_memory),

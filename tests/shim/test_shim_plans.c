@@ -64,6 +64,42 @@ static void test_two_ranks_split_on(void **state)
     }
 }
 
+/* Experts: sent to other ranks, split, with shared ones and adapters. */
+static void test_two_ranks_of_experts(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "moe dp2 ep2",
+        "moe dp2 etp2",
+        "moe pp2 x2 interleaved-1f1b full",
+        "shared tp2 sp ep2 mb2 zero1 offload50",
+        "moe cp2 ring ep2",
+        "moe dp2 ep2 lora4",
+        "shared bf16 pp2 zb-h1",
+        "moe bf16 dp2 etp2 mb2",
+        "shared bf16 tp2 sp ep2 zero1",
+        "moe bf16 dp2 ep2 zero2 full",
+    };
+    if (world->size == 2) {
+        run_texts(texts, sizeof texts / sizeof *texts);
+    }
+}
+
+static void test_four_ranks_of_experts(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "moe dp4 ep2 etp2",
+        "moe cp2 a2a dp2 ep4",
+        "shared tp2 sp pp2 ep2 full",
+        "moe bf16 dp4 ep2 etp2",
+        "shared bf16 pp2 dp2 ep2 zero2 offload50",
+    };
+    if (world->size == 4) {
+        run_texts(texts, sizeof texts / sizeof *texts);
+    }
+}
+
 static void test_two_ranks_in_bfloat16(void **state)
 {
     (void)state;
@@ -195,17 +231,34 @@ static void test_a_rank_lacks_its_gpu(void **state)
     shim_set_devices(1);
 }
 
-static void test_nothing_is_slowed(void **state)
+/* A kind of operator that is slowed on purpose shows in the step, and only it:
+ * ten times the products are the most of it, ten times rotary is nothing where
+ * there is none. */
+static double step_s(enum mw_op_kind kind, double factor)
 {
-    (void)state;
-    const struct matrix_case c = {.tp = 1, .pp = 1, .dp = world->size};
-    struct mw_drive_opts opts = {.steps = 2};
+    const struct matrix_case c = {.tp = 1, .pp = world->size, .dp = 1};
+    struct mw_drive_opts opts = {.steps = 6};
     struct mw_drive_result r;
     struct mw_err err = {0};
-    opts.slow.factor[MW_OP_GEMM] = 2.0;
-    assert_int_equal(matrix_run(world, &c, &opts, &r, &err), MW_EUSAGE);
-    assert_non_null(strstr(err.text, "--slow"));
+    opts.slow.factor[kind] = factor;
+    if (matrix_run(world, &c, &opts, &r, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    double s = r.virtual_step_time_s;
     mw_drive_result_release(&r);
+    return s;
+}
+
+static void test_a_slowed_kernel_shows(void **state)
+{
+    (void)state;
+    double plain = step_s(MW_OP_GEMM, 1.0), slowed = step_s(MW_OP_GEMM, 10.0);
+    double none = step_s(MW_OP_ROTARY, 10.0);
+    double verdict[2] = {slowed / plain, slowed / none};
+    struct mw_err err = {0};
+    world->ops->broadcast(world, verdict, sizeof verdict, 0, &err);
+    assert_true(verdict[0] > 2.0);
+    assert_true(verdict[1] > 2.0);
 }
 
 int main(void)
@@ -214,11 +267,13 @@ int main(void)
         cmocka_unit_test(test_two_ranks),
         cmocka_unit_test(test_two_ranks_split_on),
         cmocka_unit_test(test_two_ranks_in_bfloat16),
+        cmocka_unit_test(test_two_ranks_of_experts),
+        cmocka_unit_test(test_four_ranks_of_experts),
         cmocka_unit_test(test_bfloat16_goes_on),
         cmocka_unit_test(test_four_ranks),
         cmocka_unit_test(test_four_ranks_split_on),
         cmocka_unit_test(test_a_rank_lacks_its_gpu),
-        cmocka_unit_test(test_nothing_is_slowed),
+        cmocka_unit_test(test_a_slowed_kernel_shows),
     };
     matrix_begin(&world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

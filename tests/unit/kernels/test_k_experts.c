@@ -101,6 +101,58 @@ static void combine_by_hand(void **state)
     assert_true(dw[0] == 90 && dw[1] == 30 && dw[2] == 100 && dw[3] == 200);
 }
 
+/* Choices 2 0, 2 1, 0 2 of three rows, two each, among four experts. */
+static void sort_by_hand(void **state)
+{
+    (void)state;
+    const int32_t choice[6] = {2, 0, 2, 1, 0, 2};
+    const int32_t want_place[6] = {3, 0, 4, 2, 1, 5};
+    const int32_t want_from[6] = {0, 2, 1, 0, 1, 2};
+    const int64_t want[4] = {2, 1, 3, 0};
+    int32_t place[6], from[6];
+    int64_t leaving[4];
+    const struct mw_k_sort a = {choice, 6, 4, 2, place, from, leaving};
+    mw_k_route_sort(&a);
+    assert_memory_equal(place, want_place, sizeof place);
+    assert_memory_equal(from, want_from, sizeof from);
+    assert_memory_equal(leaving, want, sizeof leaving);
+}
+
+/* From rank 0 one row of expert 0 and two of expert 1, from rank 1 two and
+ * one: expert 0 gets rows 0 3 4, expert 1 rows 1 2 5. */
+static void order_by_hand(void **state)
+{
+    (void)state;
+    const int64_t arrived[4] = {1, 2, 2, 1};
+    const int32_t want_order[6] = {0, 3, 4, 1, 2, 5};
+    const int32_t want_home[6] = {0, 3, 4, 1, 2, 5};
+    int32_t order[6], home[6], first[3];
+    const struct mw_k_order a = {arrived, 2, 2, order, home, first};
+    mw_k_route_order(&a);
+    assert_memory_equal(order, want_order, sizeof order);
+    assert_memory_equal(home, want_home, sizeof home);
+    assert_true(first[0] == 0 && first[1] == 3 && first[2] == 6);
+}
+
+/* Two layers of 1 x 2: the first has one row, the second two. */
+static void groups_by_hand(void **state)
+{
+    (void)state;
+    const int32_t first[3] = {0, 1, 3};
+    const float x[6] = {1, 2, 3, 4, 5, 6}, w[4] = {10, 20, 1, -1};
+    const float dy[3] = {1, 2, 3};
+    float y[3], dx[6], dw[4] = {1, 1, 1, 1};
+    const struct mw_k_groups a = {2, 1, 2, first};
+    mw_k_groups_fwd(&a, y, x, w);
+    mw_k_groups_bwd_input(&a, dx, dy, w);
+    mw_k_groups_bwd_weight(&a, dw, dy, x);
+    const float want_y[3] = {50, -1, -1}, want_dw[4] = {2, 3, 22, 27};
+    const float want_dx[6] = {10, 20, 2, -2, 3, -3};
+    assert_memory_equal(y, want_y, sizeof y);
+    assert_memory_equal(dx, want_dx, sizeof dx);
+    assert_memory_equal(dw, want_dw, sizeof dw);
+}
+
 static void gather_by_hand(void **state)
 {
     (void)state;
@@ -139,6 +191,9 @@ int main(void)
         cmocka_unit_test(gate_by_hand),
         cmocka_unit_test(combine_by_hand),
         cmocka_unit_test(gather_by_hand),
+        cmocka_unit_test(sort_by_hand),
+        cmocka_unit_test(order_by_hand),
+        cmocka_unit_test(groups_by_hand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
