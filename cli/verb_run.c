@@ -193,21 +193,10 @@ static enum mw_status check_backend(const struct args *a, struct mw_err *err)
         return mw_fail(err, MW_EUSAGE, "--backend: '%s' is not host or cuda",
                        a->backend);
     }
-    if (a->slow && strcmp(a->backend, "host") != 0) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--slow burns time of a CPU; take --backend host or "
-                       "leave it out");
-    }
     if (a->comm && strcmp(a->comm, "mpi") != 0 &&
         strcmp(a->comm, "local") != 0) {
         return mw_fail(err, MW_EUSAGE, "--comm: '%s' is not mpi or local",
                        a->comm);
-    }
-    if (a->comm && strcmp(a->comm, "local") == 0 &&
-        strcmp(a->backend, "host") != 0) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--comm local carries buffers of the host; take "
-                       "--backend host or --comm mpi");
     }
     return MW_OK;
 }

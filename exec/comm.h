@@ -26,6 +26,9 @@ struct mw_comm_ops;
 struct mw_comm {
     const struct mw_comm_ops *ops;
     int rank, size;
+    /* Of a world: which of its machine's devices this rank takes; 0 where all
+     * ranks share one. */
+    int device;
 };
 
 static inline size_t mw_elem_bytes(enum mw_elem elem)

@@ -11,7 +11,7 @@
  *                and tag; no send waits
  *
  * A rank that fails aborts the world: whoever waits then fails with its words.
- * Left out: device buffers, ranks on other machines.
+ * Left out: device buffers (exec/cuda/comm_shared.c), ranks on other machines.
  */
 #include "exec/comm.h"
 
@@ -439,7 +439,8 @@ static struct group *group_new(struct world *w, int size)
 static struct mw_comm *member_new(struct group *g, int rank)
 {
     struct comm_local *c = mw_calloc(1, sizeof *c);
-    c->base = (struct mw_comm){&local_ops, rank, g->size};
+    c->base =
+        (struct mw_comm){.ops = &local_ops, .rank = rank, .size = g->size};
     c->group = g;
     return &c->base;
 }

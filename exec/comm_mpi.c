@@ -325,7 +325,29 @@ static enum mw_status duplicate(MPI_Comm comm, struct mw_comm **out,
     return st == MW_OK ? wrap(made, out, err) : st;
 }
 
+/* The rank among those that share memory with this one. */
+static enum mw_status find_device(MPI_Comm comm, int *out, struct mw_err *err)
+{
+    MPI_Comm here;
+    enum mw_status st = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0,
+                                                  MPI_INFO_NULL, &here),
+                              "MPI_Comm_split_type", err);
+    if (st == MW_OK) {
+        MPI_Comm_rank(here, out);
+        MPI_Comm_free(&here);
+    }
+    return st;
+}
+
 enum mw_status mw_comm_mpi_world(struct mw_comm **out, struct mw_err *err)
 {
-    return duplicate(MPI_COMM_WORLD, out, err);
+    int device = 0;
+    enum mw_status st = find_device(MPI_COMM_WORLD, &device, err);
+    if (st == MW_OK) {
+        st = duplicate(MPI_COMM_WORLD, out, err);
+    }
+    if (st == MW_OK) {
+        (*out)->device = device;
+    }
+    return st;
 }

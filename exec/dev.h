@@ -165,6 +165,9 @@ struct mw_dev_ops {
                       size_t bytes);
     void (*to_host)(struct mw_dev *dev, void *dst, const void *src,
                     size_t bytes);
+    /* Bytes of the device in use as its driver counts, by all that run on it.
+     * NULL: nobody counts. */
+    size_t (*driver_bytes)(struct mw_dev *dev);
     /* Ends what was enqueued. */
     enum mw_status (*sync)(struct mw_dev *dev, struct mw_err *err);
     /* Nanoseconds of work done so far by this rank's device: differences are

@@ -43,6 +43,7 @@ struct drive {
     struct mw_cost_ctx cost;
     const struct mw_dev_ops *dev_ops;
     struct mw_dev *dev;
+    size_t driver_bytes; /* of the device in use before anything is made */
     struct mw_job job;
     struct mw_rec rec;
     struct mw_exec ex;
@@ -154,13 +155,19 @@ static void open_beat(struct drive *d)
     }
 }
 
+static size_t driver_bytes(const struct drive *d)
+{
+    return d->dev_ops->driver_bytes ? d->dev_ops->driver_bytes(d->dev) : 0;
+}
+
 /* Apart from what follows, which is collective: a rank may lack its device. */
 static enum mw_status open_device(struct drive *d)
 {
     MW_TRY(mw_dev_find(d->opts->backend, d->scenario.workload.dtype,
                        &d->dev_ops, d->err));
-    MW_TRY(d->dev_ops->open(d->world->rank, &d->dev, d->err));
+    MW_TRY(d->dev_ops->open(d->world->device, &d->dev, d->err));
     d->dev->slow = d->opts->slow;
+    d->driver_bytes = driver_bytes(d);
     mw_rec_init(&d->rec, d->dev);
     open_beat(d);
     return MW_OK;
@@ -425,12 +432,14 @@ static enum mw_status gather_memory(struct drive *d)
     const struct {
         double mine;
         double *all;
-    } marks[] = {{(double)d->dev->peak_bytes, r->peak_bytes},
-                 {(double)d->ex.act_peak_bytes, r->activation_peak_bytes},
-                 {mw_job_activation_peak(&d->job, d->ex.at.pp),
-                  r->predicted_activation_bytes},
-                 {(double)d->ex.kept_peak_bytes, r->kept_peak_bytes},
-                 {(double)d->dev->host_peak_bytes, r->host_peak_bytes}};
+    } marks[] = {
+        {(double)d->dev->peak_bytes, r->peak_bytes},
+        {(double)d->ex.act_peak_bytes, r->activation_peak_bytes},
+        {mw_job_activation_peak(&d->job, d->ex.at.pp),
+         r->predicted_activation_bytes},
+        {(double)d->ex.kept_peak_bytes, r->kept_peak_bytes},
+        {(double)d->dev->host_peak_bytes, r->host_peak_bytes},
+        {(double)driver_bytes(d) - (double)d->driver_bytes, r->driver_bytes}};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         MW_TRY(w->ops->gather(w, &marks[i].mine, sizeof(double), marks[i].all,
                               0, d->err));
@@ -475,6 +484,7 @@ static void begin_result(struct drive *d)
         mw_arena_alloc(&r->arena, n, sizeof(double));
     r->kept_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
     r->host_peak_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
+    r->driver_bytes = mw_arena_alloc(&r->arena, n, sizeof(double));
     r->traffic = mw_arena_alloc(&r->arena, n, sizeof *r->traffic);
     r->predicted_step_time_s =
         d->plan.has_predicted ? d->plan.predicted.step_time_s : (double)NAN;

@@ -45,7 +45,9 @@ struct mw_drive_result {
      * outputs under way and padding. */
     double *peak_bytes, *activation_peak_bytes, *predicted_activation_bytes,
         *kept_peak_bytes;
-    double *host_peak_bytes;    /* the device's memory on the host (offload) */
+    double *host_peak_bytes; /* the device's memory on the host (offload) */
+    double *driver_bytes; /* more in use at the end than before the run, as the
+                             device's driver counts; 0 where it has none */
     struct mw_traffic *traffic; /* [n_ranks], rank 0 only: of a step */
     char plan_hash[17];
     char mode[16]; /* "dedicated" or "oversubscribed" */

@@ -330,9 +330,8 @@ static enum mw_status count_ranks(const struct args *a, int *out,
 {
     struct mw_scenario scenario;
     struct mw_plan plan;
-    if (strcmp(a->verb, "run") != 0 || strcmp(a->run.backend, "host") != 0) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--comm local is for run PLAN --backend host");
+    if (strcmp(a->verb, "run") != 0) {
+        return mw_fail(err, MW_EUSAGE, "--comm local is for run PLAN");
     }
     enum mw_status st = mw_plan_load_own(a->file, &scenario, &plan, err);
     if (st == MW_OK) {

@@ -85,6 +85,7 @@ json_t *mw_drive_json(const struct mw_drive_opts *opts,
                 reals(r->predicted_activation_bytes, r->n_ranks));
     mw_json_set(o, "kept_peak_bytes", reals(r->kept_peak_bytes, r->n_ranks));
     mw_json_set(o, "host_peak_bytes", reals(r->host_peak_bytes, r->n_ranks));
+    mw_json_set(o, "driver_bytes", reals(r->driver_bytes, r->n_ranks));
     mw_json_set(o, "traffic", traffic(r));
     return o;
 }

@@ -54,6 +54,7 @@ void mw_check_row(struct mw_check *c, const char *op, const char *pass,
  */
 void mw_check_gemm(struct mw_check *c);
 void mw_check_kernels(struct mw_check *c);
+void mw_check_more(struct mw_check *c);
 void mw_check_copies(struct mw_check *c);
 void mw_check_layers(struct mw_check *c);
 

@@ -248,21 +248,27 @@ struct kernel {
     const char *op, *pass;
     mw_check_fn call;
     double bytes; /* per element */
+    const char *symbols;
 };
 
 static const struct kernel kernels[] = {
-    {"norm", "F", norm_f, 4},            /* x, y */
-    {"norm", "B", norm_b, 6},            /* x, dy, dx */
-    {"norm", "W", norm_w, 4},            /* x, dy */
-    {"activation", "F", gelu_f, 4},      /* x, y */
-    {"activation", "B", gelu_b, 6},      /* x, dy, dx */
-    {"add", "F", add_f, 6},              /* x, residual, y */
-    {"rotary", "F", rotary_f, 4},        /* x twice */
-    {"embedding", "F", embedding_f, 4},  /* row of w, y */
-    {"embedding", "W", embedding_b, 10}, /* dy, dw twice in float32 */
-    {"cross_entropy", "F", xent_f, 4},   /* logits in two passes */
-    {"cross_entropy", "B", xent_b, 4},   /* logits, gradient */
-    {"optimizer", "F", adamw_f, 28},     /* w g m v read, w m v written */
+    {"norm", "F", norm_f, 4, "mw_k_norm_fwd_cuda"},       /* x, y */
+    {"norm", "B", norm_b, 6, "mw_k_norm_bwd_input_cuda"}, /* x, dy, dx */
+    {"norm", "W", norm_w, 4, "mw_k_norm_bwd_param_cuda"}, /* x, dy */
+    {"activation", "F", gelu_f, 4, "mw_k_gelu_fwd_cuda"}, /* x, y */
+    {"activation", "B", gelu_b, 6, "mw_k_gelu_bwd_cuda"}, /* x, dy, dx */
+    {"add", "F", add_f, 6, "mw_k_add_cuda"},              /* x, residual, y */
+    {"rotary", "F", rotary_f, 4, "mw_k_rotary_cuda"},     /* x twice */
+    {"embedding", "F", embedding_f, 4,
+     "mw_k_embedding_fwd_cuda"}, /* row of w, y */
+    {"embedding", "W", embedding_b, 10,
+     "mw_k_embedding_bwd_cuda"}, /* dy, dw twice in float32 */
+    {"cross_entropy", "F", xent_f, 4,
+     "mw_k_xent_max_cuda mw_k_xent_sum_cuda"}, /* logits in two passes */
+    {"cross_entropy", "B", xent_b, 4,
+     "mw_k_xent_bwd_cuda"}, /* logits, gradient */
+    {"optimizer", "F", adamw_f, 28,
+     "mw_k_adamw_cuda"}, /* w g m v read, w m v written */
 };
 
 static void measure_kernel(struct mw_check *c, json_t *out,
@@ -279,6 +285,7 @@ static void measure_kernel(struct mw_check *c, json_t *out,
     json_t *o = json_object();
     mw_json_set_str(o, "op", k->op);
     mw_json_set_str(o, "pass", k->pass);
+    mw_json_set_str(o, "symbols", k->symbols);
     mw_json_set_int(o, "rows", s->rows);
     mw_json_set_int(o, "width", s->width);
     mw_json_set_real(o, "time_s", t.s);

@@ -106,7 +106,8 @@ void mw_nccl_leave(struct mw_cuda *dev, ncclComm_t comm)
 static struct comm_nccl *new_comm(struct mw_cuda *dev, struct mw_comm *host)
 {
     struct comm_nccl *c = mw_calloc(1, sizeof *c);
-    c->base = (struct mw_comm){&nccl_ops, host->rank, host->size};
+    c->base = (struct mw_comm){
+        .ops = &nccl_ops, .rank = host->rank, .size = host->size};
     c->dev = dev;
     c->host = host;
     return c;

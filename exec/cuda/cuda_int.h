@@ -82,6 +82,12 @@ enum mw_status mw_cuda_abort(struct mw_cuda *c, struct mw_err *err,
 extern const struct mw_dev_expert_ops mw_dev_cuda_experts;
 extern const double mw_cuda_small_group_flops; /* at first */
 
+/* ---- of the device's table (comm_shared.c): NCCL, or what threads share ---
+ */
+enum mw_status mw_cuda_wrap_comm(struct mw_dev *dev, struct mw_comm *host,
+                                 const int *peers, int n_peers,
+                                 struct mw_comm **out, struct mw_err *err);
+
 /* ---- of the device's table (memory_cuda.c) ------------------------------- */
 enum mw_status mw_cuda_open_f32(int local_rank, struct mw_dev **out,
                                 struct mw_err *err);
@@ -92,6 +98,7 @@ void *mw_cuda_alloc(struct mw_dev *dev, size_t bytes);
 void mw_cuda_release(struct mw_dev *dev, void *p, size_t bytes);
 void *mw_cuda_alloc_host(struct mw_dev *dev, size_t bytes);
 void mw_cuda_free_host(struct mw_dev *dev, void *p, size_t bytes);
+size_t mw_cuda_driver_bytes(struct mw_dev *dev);
 void mw_cuda_zero(struct mw_dev *dev, void *p, size_t bytes);
 void mw_cuda_copy(struct mw_dev *dev, void *dst, const void *src, size_t bytes);
 void mw_cuda_copy_rows(struct mw_dev *dev, struct mw_dev_rows dst,

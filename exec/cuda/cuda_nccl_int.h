@@ -99,6 +99,12 @@ enum mw_status mw_nccl_join(struct mw_cuda *dev, const ncclUniqueId *id,
 /* Ends a communicator; nothing to do for NULL. */
 void mw_nccl_leave(struct mw_cuda *dev, ncclComm_t comm);
 
+/* ---- virtual ranks on one GPU: comm_shared.c ------------------------------
+ * Around a communicator of threads of this process (comm_local.c). MW_EUSAGE
+ * for more ranks than a reduction takes. */
+enum mw_status mw_comm_shared_wrap(struct mw_cuda *dev, struct mw_comm *host,
+                                   struct mw_comm **out, struct mw_err *err);
+
 /* ---- messages: lanes_nccl.c ---------------------------------------------- */
 enum mw_status mw_nccl_open_channels(struct comm_nccl *c, const int *peers,
                                      int n_peers, struct mw_err *err);

@@ -421,7 +421,7 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
 #define MW_CUDA_TABLE(table_name, table_open)                                  \
     {                                                                          \
         .name = table_name, .open = table_open, .close = mw_cuda_close,        \
-        .wrap_comm = mw_comm_nccl_wrap, .alloc = mw_cuda_alloc,                \
+        .wrap_comm = mw_cuda_wrap_comm, .alloc = mw_cuda_alloc,                \
         .free = mw_cuda_release, .zero = mw_cuda_zero, .copy = mw_cuda_copy,   \
         .alloc_host = mw_cuda_alloc_host, .free_host = mw_cuda_free_host,      \
         .copy_rows = mw_cuda_copy_rows, .to_device = mw_cuda_to_device,        \
@@ -445,7 +445,7 @@ static void cuda_adamw(struct mw_dev *dev, const struct mw_dev_adamw *h,
         .xent_max = cuda_xent_max, .xent_sum = cuda_xent_sum,                  \
         .xent_loss = cuda_xent_loss, .xent_bwd = cuda_xent_bwd,                \
         .add = cuda_add, .accumulate = cuda_accumulate, .adamw = cuda_adamw,   \
-        .experts = &mw_dev_cuda_experts,                                       \
+        .experts = &mw_dev_cuda_experts, .driver_bytes = mw_cuda_driver_bytes, \
     }
 
 const struct mw_dev_ops mw_dev_cuda = MW_CUDA_TABLE("cuda", mw_cuda_open_f32);

@@ -2,10 +2,12 @@
  * mw-gpu-check: measures one GPU within a few minutes and writes an overlay of
  * the hardware database:
  *
- *   kernels.csv       GEMM shapes and memory-bound kernels, forward and
- * backward machine.csv       device, runtime, clock raw_samples.csv   every
- * sample gpu_check.json    all of it, with copies, latencies, whole layers,
- * overlap and the runs of plans given with --step
+ *   kernels.csv       GEMM shapes, attention and memory-bound kernels
+ *   machine.csv       device, runtime, clock
+ *   raw_samples.csv   every sample
+ *   gpu_check.json    all of it, with the other kernels, copies, latencies,
+ *                     whole layers, overlap and the runs of plans given with
+ *                     --step and --virtual
  *
  * Exit status: 0 done; 2 usage; 3 a file; 4 no GPU; 5 the device failed.
  */
@@ -22,25 +24,55 @@
 #include <argp.h>
 #include <string.h>
 
-enum { SAMPLES = 9, SAMPLES_QUICK = 2, STEPS_MAX = 16, BLOCK = 1 << 20 };
+enum { SAMPLES = 9, SAMPLES_QUICK = 2, NAMES_MAX = 16, BLOCK = 1 << 20 };
+static const size_t RUN_BYTES_MAX = (size_t)1 << 24;
+
+/* Values of an option that may be given several times. */
+struct names {
+    const char *v[NAMES_MAX];
+    int n;
+};
 
 struct args {
-    const char *out, *device, *step[STEPS_MAX];
-    int n_steps;
+    const char *out, *device;
+    struct names steps, ranks, left_out;
     bool is_quick;
     double limit_s;
 };
 
-enum { OPT_QUICK = 0x1000, OPT_STEP, OPT_DEVICE, OPT_SECONDS };
+enum {
+    OPT_QUICK = 0x1000,
+    OPT_STEP,
+    OPT_RANKS,
+    OPT_LEFT_OUT,
+    OPT_DEVICE,
+    OPT_SECONDS
+};
 
 static const struct argp_option options[] = {
     {"output", 'o', "DIR", 0, "Folder of the overlay (default gpu-check)", 0},
     {"device", OPT_DEVICE, "SLUG", 0,
      "Device of the rows (default: the one of that name in the database)", 0},
-    {"step", OPT_STEP, "FILE", 0, "Result of a plan's run to include", 0},
+    {"step", OPT_STEP, "RUN[,SIM]", 0,
+     "Result of a plan's run to include, and what is predicted of it", 0},
+    {"virtual", OPT_RANKS, "RUN[,SIM]", 0,
+     "The same of virtual ranks on this GPU", 0},
+    {"left-out", OPT_LEFT_OUT, "NAME", 0, "A run that there was no time for",
+     0},
     {"seconds", OPT_SECONDS, "S", 0, "Time limit (default 300)", 0},
     {"quick", OPT_QUICK, NULL, 0, "A few small sizes: does it run at all?", 0},
     {0}};
+
+static void add_name(struct names *n, const char *name,
+                     const struct argp_state *state)
+{
+    if (n->n == NAMES_MAX) {
+        argp_error(state, "'%s' is more than %d of its kind", name,
+                   (int)NAMES_MAX);
+        return;
+    }
+    n->v[n->n++] = name;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -56,11 +88,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->is_quick = true;
         return 0;
     case OPT_STEP:
-        if (a->n_steps == STEPS_MAX) {
-            argp_error(state, "more than %d times --step", (int)STEPS_MAX);
-            return 0;
-        }
-        a->step[a->n_steps++] = arg;
+        add_name(&a->steps, arg, state);
+        return 0;
+    case OPT_RANKS:
+        add_name(&a->ranks, arg, state);
+        return 0;
+    case OPT_LEFT_OUT:
+        add_name(&a->left_out, arg, state);
         return 0;
     case OPT_SECONDS:
         if (mw_double_parse(arg, &a->limit_s, NULL) != MW_OK ||
@@ -250,18 +284,48 @@ static enum mw_status write_machine(const json_t *device, const char *dir,
     return st;
 }
 
-static enum mw_status add_steps(json_t *out, const struct args *a,
-                                struct mw_err *err)
+/* "RESULT" or "RESULT,SIM": what a run measured, and what `sim --json` says of
+ * its plan. */
+static enum mw_status load_run(const char *names, json_t **out,
+                               struct mw_err *err)
 {
-    json_t *steps = json_array();
-    mw_json_set(out, "steps", steps);
-    for (int i = 0; i < a->n_steps; i++) {
+    const char *comma = strchr(names, ',');
+    struct mw_str path = {0};
+    json_t *sim = NULL;
+    mw_str_addf(&path, "%.*s",
+                (int)(comma ? comma - names : (ptrdiff_t)strlen(names)), names);
+    enum mw_status st = mw_json_load(path.s, RUN_BYTES_MAX, out, err);
+    mw_str_release(&path);
+    if (st == MW_OK && comma) {
+        st = mw_json_load(comma + 1, RUN_BYTES_MAX, &sim, err);
+    }
+    if (st != MW_OK) {
+        json_decref(*out);
+        return st;
+    }
+    mw_json_set_str(*out, "name", names);
+    if (sim) {
+        json_t *o = json_object();
+        json_object_set(o, "step_time_s", json_object_get(sim, "step_time_s"));
+        json_object_set(o, "memory", json_object_get(sim, "memory"));
+        mw_json_set(*out, "predicted", o);
+        json_decref(sim);
+    }
+    return MW_OK;
+}
+
+static enum mw_status add_runs(json_t *out, const char *key,
+                               const struct names *runs, struct mw_err *err)
+{
+    json_t *list = json_array();
+    mw_json_set(out, key, list);
+    for (int i = 0; i < runs->n; i++) {
         json_t *o = NULL;
-        enum mw_status st = mw_json_load(a->step[i], (size_t)1 << 24, &o, err);
+        enum mw_status st = load_run(runs->v[i], &o, err);
         if (st != MW_OK) {
             return st;
         }
-        json_array_append_new(steps, o);
+        json_array_append_new(list, o);
     }
     return MW_OK;
 }
@@ -290,7 +354,6 @@ static json_t *describe(const struct mw_check *c, const char *name)
 
 static enum mw_status measure(struct mw_check *c, struct mw_err *err)
 {
-    mw_json_set(c->out, "left_out", json_array());
     fprintf(c->kernels, "device,op,pass,dtype,m,n,k,time_s,source\n");
     fprintf(c->raw, "what,sample,calls,time_s\n");
     open_memory(c);
@@ -298,6 +361,7 @@ static enum mw_status measure(struct mw_check *c, struct mw_err *err)
     mw_check_copies(c);
     mw_check_kernels(c);
     mw_check_gemm(c);
+    mw_check_more(c);
     mw_check_layers(c);
     mw_json_set_real(c->out, "seconds", elapsed_s(c));
     enum mw_status st = c->dev->ops->sync(c->dev, err);
@@ -333,10 +397,18 @@ static enum mw_status run_all(struct mw_check *c, const struct args *a,
                               const char *name, struct mw_err *err)
 {
     json_t *device = describe(c, name);
+    json_t *left_out = json_array();
+    for (int i = 0; i < a->left_out.n; i++) {
+        json_array_append_new(left_out, json_string(a->left_out.v[i]));
+    }
+    mw_json_set(c->out, "left_out", left_out);
     mw_json_set(c->out, "device", device);
     enum mw_status st = mw_mkdirs(a->out, err);
     if (st == MW_OK) {
-        st = add_steps(c->out, a, err);
+        st = add_runs(c->out, "steps", &a->steps, err);
+    }
+    if (st == MW_OK) {
+        st = add_runs(c->out, "virtual_ranks", &a->ranks, err);
     }
     if (st == MW_OK) {
         st = measure_to_files(c, a->out, err);

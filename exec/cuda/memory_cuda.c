@@ -159,17 +159,28 @@ void mw_cuda_release(struct mw_dev *dev, void *p, size_t bytes)
     mw_cuda_note(c, (int)cudaFree(p), "cudaFree");
 }
 
+size_t mw_cuda_driver_bytes(struct mw_dev *dev)
+{
+    size_t unused = 0, total = 0;
+    MW_CUDA_RUN(self(dev), cudaMemGetInfo, &unused, &total);
+    return total - unused;
+}
+
 void mw_cuda_zero(struct mw_dev *dev, void *p, size_t bytes)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, bytes, c->stream);
+    if (bytes > 0) {
+        MW_CUDA_RUN(c, cudaMemsetAsync, p, 0, bytes, c->stream);
+    }
 }
 
 void mw_cuda_copy(struct mw_dev *dev, void *dst, const void *src, size_t bytes)
 {
     struct mw_cuda *c = self(dev);
-    MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, cudaMemcpyDeviceToDevice,
-                c->stream);
+    if (bytes > 0) { /* none: dst or src may be the end of an allocation */
+        MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes,
+                    cudaMemcpyDeviceToDevice, c->stream);
+    }
 }
 
 void *mw_cuda_alloc_host(struct mw_dev *dev, size_t bytes)
@@ -209,7 +220,8 @@ void mw_cuda_copy_rows(struct mw_dev *dev, struct mw_dev_rows dst,
 static void copy_and_wait(struct mw_cuda *c, void *dst, const void *src,
                           size_t bytes, enum cudaMemcpyKind kind)
 {
-    if (MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, kind, c->stream) &&
+    if (bytes > 0 &&
+        MW_CUDA_RUN(c, cudaMemcpyAsync, dst, src, bytes, kind, c->stream) &&
         mw_cuda_wait(c, c->stream, NULL, NULL) != MW_OK) {
         cudaStreamSynchronize(c->stream);
     }

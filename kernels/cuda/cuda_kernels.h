@@ -191,10 +191,19 @@ int mw_k_add_cuda(enum mw_k_elem elem, void *y, const void *x, const void *bias,
 int mw_k_add_rows_cuda(enum mw_k_elem elem, void *y, size_t ld_y, const void *x,
                        size_t ld_x, int rows, int width, void *stream);
 int mw_k_accumulate_cuda(float *y, const float *x, size_t n, void *stream);
-/* out = in[0] + in[1] + ... in this order; out may be one of them. */
-enum { MW_K_SUM_MAX = 16 };
-int mw_k_sum_cuda(float *out, const float *const *in, int n_in, size_t n,
-                  void *stream);
+/* out = in[0] + in[1] + ..., in this order and in float32, or the largest of
+ * each; out may be one of them. At most MW_K_REDUCE_MAX (else
+ * cudaErrorInvalidValue). */
+enum { MW_K_REDUCE_MAX = 64 };
+struct mw_k_reduce {
+    enum mw_k_elem elem;
+    bool is_max;
+    void *out;
+    const void *const *in; /* [n_in], on the host */
+    int n_in;
+    size_t n;
+};
+int mw_k_reduce_cuda(const struct mw_k_reduce *a, void *stream);
 /* w16, where not NULL, receives the new weights in bfloat16. */
 int mw_k_adamw_cuda(const struct mw_k_adamw *h, float *w, void *w16,
                     const float *g, float *m, float *v, size_t n, void *stream);

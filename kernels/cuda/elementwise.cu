@@ -111,19 +111,21 @@ __global__ static void accumulate(float *y, const float *x, size_t n)
     }
 }
 
-struct sum_inputs {
-    const float *v[MW_K_SUM_MAX];
+template <typename T> struct reduce_inputs {
+    const T *v[MW_K_REDUCE_MAX];
 };
 
-__global__ static void sum_buffers(float *out, const struct sum_inputs in,
-                                   int n_in, size_t n)
+template <typename T>
+__global__ void reduce_buffers(T *out, const reduce_inputs<T> in, int n_in,
+                               bool is_max, size_t n)
 {
     for (size_t i = mw_thread_first(); i < n; i += mw_thread_step()) {
-        float sum = in.v[0][i];
+        float sum = mw_load(in.v[0] + i);
         for (int j = 1; j < n_in; j++) {
-            sum += in.v[j][i];
+            float v = mw_load(in.v[j] + i);
+            sum = is_max ? fmaxf(sum, v) : sum + v;
         }
-        out[i] = sum;
+        mw_store(out + i, sum);
     }
 }
 
@@ -272,18 +274,25 @@ int mw_k_accumulate_cuda(float *y, const float *x, size_t n, void *stream)
     return cudaGetLastError();
 }
 
-int mw_k_sum_cuda(float *out, const float *const *in, int n_in, size_t n,
-                  void *stream)
+template <typename T>
+static int run_reduce(const struct mw_k_reduce *a, void *stream)
 {
-    struct sum_inputs inputs = {};
-    if (n_in < 1 || n_in > MW_K_SUM_MAX) {
+    reduce_inputs<T> inputs = {};
+    for (int i = 0; i < a->n_in; i++) {
+        inputs.v[i] = static_cast<const T *>(a->in[i]);
+    }
+    MW_LAUNCH(reduce_buffers<T>, mw_grid(a->n), MW_BLOCK, stream)
+    (static_cast<T *>(a->out), inputs, a->n_in, a->is_max, a->n);
+    return cudaGetLastError();
+}
+
+int mw_k_reduce_cuda(const struct mw_k_reduce *a, void *stream)
+{
+    if (a->n_in < 1 || a->n_in > MW_K_REDUCE_MAX) {
         return cudaErrorInvalidValue;
     }
-    for (int i = 0; i < n_in; i++) {
-        inputs.v[i] = in[i];
-    }
-    MW_LAUNCH(sum_buffers, mw_grid(n), MW_BLOCK, stream)(out, inputs, n_in, n);
-    return cudaGetLastError();
+    return MW_BY_ELEM(a->elem, run_reduce<float>(a, stream),
+                      run_reduce<mw_bf16>(a, stream));
 }
 
 int mw_k_adamw_cuda(const struct mw_k_adamw *h, float *w, void *w16,

@@ -66,7 +66,6 @@ first_line '^meshwright: none.txt'
 expect 0 "$mw" run plan.yaml --backend host --comm local --print-launch
 grep -q 'meshwright-exec run plan.yaml.*--comm local' stdout.txt || fail "no line"
 ! grep -q mpirun stdout.txt || fail "mpirun without need"
-expect 2 "$mw" run plan.yaml --backend cuda --comm local
 expect 2 "$mw" run plan.yaml --backend host --comm tcp
 expect 3 "$mw" run plan.yaml --backend host --comm local --hwdb nowhere
 
@@ -75,8 +74,11 @@ sed 's/gpus_per_node: 2/gpus_per_node: 1/' small.yaml >one.yaml
 expect 0 "$mw" plan one.yaml --fix tp=1,pp=1,dp=1 -o one-plan.yaml
 if nvidia-smi -L 2>/dev/null | grep -q '^GPU' && [ -e "$(dirname "$mw")/mw_cuda.so" ]; then
     expect 0 "$mw" run one-plan.yaml --backend cuda --steps 4
+    expect 0 "$mw" run plan.yaml --backend cuda --comm local --steps 4 --verify
 else
     expect 4 "$mw" run one-plan.yaml --backend cuda --steps 4
+    first_line '^meshwright: the cuda backend is not available'
+    expect 4 "$mw" run plan.yaml --backend cuda --comm local --slow gemm=2
     first_line '^meshwright: the cuda backend is not available'
 fi
 mkdir bare && ln -s "$(command -v env)" bare/env

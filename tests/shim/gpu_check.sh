@@ -20,7 +20,8 @@ def times(x, path=""):
     elif isinstance(x, list):
         for i, v in enumerate(x):
             yield from times(v, f"{path}{i}.")
-found = list(times({k: v for k, v in o.items() if k != "steps"}))
+found = list(times({k: v for k, v in o.items()
+                    if k not in ("steps", "virtual_ranks")}))
 assert len(found) > 40, len(found)
 for k, v in found:
     assert v is not None and math.isfinite(v) and v > 0, (k, v)
@@ -30,9 +31,30 @@ assert {k["op"] for k in o["kernels"]} == {"norm", "activation", "add", "rotary"
     "embedding", "cross_entropy", "optimizer"}
 assert {c["direction"] for c in o["copies"]} == {"h2d", "d2h", "both", "d2d"}
 assert o["layers"][0]["bytes"] == o["layers"][0]["bytes_by_driver"]
-assert o["steps"][0]["backend"] == "cuda" and o["steps"][0]["peak_bytes"][0] > 0
+more = {k["op"] for k in o["other_kernels"]}
+assert {"attention", "router", "groups", "reduce"} <= more, more
+assert {k["way"] for k in o["other_kernels"] if k["op"] == "groups"} == {
+    "one launch", "one by one"}
+plain, full = o["steps"]
+for s in o["steps"]:
+    assert s["backend"] == "cuda" and s["peak_bytes"][0] > 0, s
+    assert s["predicted"]["step_time_s"] > 0 and s["predicted"]["memory"]
+    # What the driver counts: ours, and each allocation of the library's own.
+    assert s["driver_bytes"][0] >= s["peak_bytes"][0] // 2, s["driver_bytes"]
+assert full["activation_peak_bytes"][0] < plain["activation_peak_bytes"][0]
+assert [v["ranks"] for v in o["virtual_ranks"]] == [8, 8]
+for v in o["virtual_ranks"]:
+    assert v["verified"] is True and v["virtual_step_time_s"] > 0, v
 rows = list(csv.DictReader(open("out/kernels.csv")))
-assert len(rows) == len(o["gemm"]) + len(o["kernels"])
+assert len(rows) == len(o["gemm"]) + len(o["kernels"]) + 2
+assert {r["pass"] for r in rows if r["op"] == "attention"} == {"F", "B"}
+
+# Every kernel of the header is measured, but the one that only waits.
+import os, re
+header = open(os.environ["MW_SOURCE"] + "/kernels/cuda/cuda_kernels.h").read()
+names = set(re.findall(r"^int (mw_k_\w+_cuda)\(", header, re.M))
+seen = {n for k in o["kernels"] + o["other_kernels"] for n in k["symbols"].split()}
+assert names - seen == {"mw_k_spin_cuda"} and len(names) > 35, names - seen
 assert {r["device"] for r in rows} == {"h200-sxm"}
 PY
 "${MESHWRIGHT:?}" hw check --hwdb out >/dev/null || fail "the overlay is refused"

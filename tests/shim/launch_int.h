@@ -25,6 +25,7 @@ struct call {
     struct mw_k_sort sort;
     struct mw_k_order order;
     struct mw_k_groups groups;
+    void *in[MW_K_REDUCE_MAX]; /* of mw_k_reduce_cuda */
 };
 
 /* Queues a copy of the call; refuses operands that are no device memory. */

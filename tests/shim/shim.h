@@ -35,6 +35,9 @@ void shim_fail_at(int64_t n);
 /* Calls since shim_fail_at, and whether one was made to fail. */
 int64_t shim_calls(void);
 bool shim_has_failed(void);
+/* From now on communicators with an operation under way have failed in the
+ * background, as when the network breaks. */
+void shim_break_network(bool is_broken);
 /* Devices that cudaGetDeviceCount finds; -1: no driver. 1 at first. */
 void shim_set_devices(int n);
 /* Streams, events, allocations, descriptors and communicators not given

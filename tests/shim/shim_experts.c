@@ -1,13 +1,15 @@
 /*
- * Launchers of a mixture of experts and of the kernel that waits
- * (shim_launch.c): the host kernels, queued. Operands must lie on the device as
- * far as the sizes say.
+ * Launchers of a mixture of experts, of sums of buffers, of the kernel that
+ * waits (shim_launch.c): the host kernels, queued. Operands must lie on the
+ * device as far as the sizes say.
  */
 #include "tests/shim/launch_int.h"
 
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+
+#include <string.h>
 
 static bool is_there(const void *p, size_t n, size_t size)
 {
@@ -295,6 +297,52 @@ int mw_k_groups_bwd_weight_cuda(const struct mw_k_groups_cuda *a, float *dw,
                                 const void *dy, const void *x, void *stream)
 {
     return put_groups(a, WEIGHT, dy, x, dw, stream);
+}
+
+/* ---- sums of buffers: out; max, inputs in the list -------------------------
+ */
+static void run_reduce(const struct call *c)
+{
+    float *out = mw_calloc(c->n, sizeof *out);
+    struct call at = *c;
+    for (int r = 0; r < c->i[1]; r++) {
+        at.p[0] = c->in[r];
+        float *x = shim_take(&at, 0, c->n);
+        for (size_t i = 0; i < c->n; i++) {
+            out[i] = r == 0          ? x[i]
+                     : !c->i[0]      ? out[i] + x[i]
+                     : x[i] > out[i] ? x[i]
+                                     : out[i];
+        }
+        shim_drop(&at, x);
+    }
+    if (c->elem == MW_K_F32) {
+        memcpy(c->p[0], out, c->n * sizeof *out);
+        mw_free(out);
+    } else {
+        shim_give(c, 0, out, c->n);
+    }
+}
+
+int mw_k_reduce_cuda(const struct mw_k_reduce *a, void *stream)
+{
+    struct call c = {.run = run_reduce,
+                     .elem = a->elem,
+                     .p = {a->out},
+                     .i = {a->is_max, a->n_in},
+                     .n = a->n};
+    size_t el = a->elem == MW_K_F32 ? 4 : 2;
+    if (a->n_in < 1 || a->n_in > MW_K_REDUCE_MAX ||
+        !is_there(a->out, a->n, el)) {
+        return (int)cudaErrorInvalidValue;
+    }
+    for (int r = 0; r < a->n_in; r++) {
+        c.in[r] = shim_mutable(a->in[r]);
+        if (!is_there(a->in[r], a->n, el)) {
+            return (int)cudaErrorInvalidValue;
+        }
+    }
+    return shim_put(&c, stream);
 }
 
 /* ---- waiting ---------------------------------------------------------------

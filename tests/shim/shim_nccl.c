@@ -27,6 +27,12 @@ struct ncclComm {
 };
 
 static uint64_t n_ids;
+static bool is_network_broken;
+
+void shim_break_network(bool is_broken)
+{
+    is_network_broken = is_broken;
+}
 
 #define ENTER()                                                                \
     do {                                                                       \
@@ -160,6 +166,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
     ENTER();
     *out = comm->late-- > 0 ? ncclInProgress : ncclSuccess;
     comm->late = comm->late < 0 ? 0 : comm->late;
+    if (is_network_broken && comm->pending > 0) {
+        *out = ncclRemoteError;
+    }
     return ncclSuccess;
 }
 

@@ -5,6 +5,7 @@
  * same numbers (tolerances: emulated.h). Norms run under three seeds of the
  * thread order, which must agree to the bit; attention has a file of its own.
  */
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tests/shim/emulated.h"
@@ -259,14 +260,66 @@ static void test_sum_order(void **state)
 {
     (void)state;
     float a = 1e8f, b = 1.0f, c = -1e8f, out = 0.0f;
-    const float *in[] = {&a, &b, &c}, *other[] = {&a, &c, &b};
-    assert_int_equal(mw_k_sum_cuda(&out, in, 3, 1, NULL), 0);
+    const void *in[MW_K_REDUCE_MAX + 1] = {&a, &b, &c};
+    struct mw_k_reduce r = {.out = &out, .in = in, .n_in = 3, .n = 1};
+    assert_int_equal(mw_k_reduce_cuda(&r, NULL), 0);
     assert_true(out == 0.0f);
-    assert_int_equal(mw_k_sum_cuda(&out, other, 3, 1, NULL), 0);
+    in[1] = &c;
+    in[2] = &b;
+    assert_int_equal(mw_k_reduce_cuda(&r, NULL), 0);
     assert_true(out == 1.0f);
-    assert_int_not_equal(mw_k_sum_cuda(&out, in, MW_K_SUM_MAX + 1, 1, NULL), 0);
+    r.n_in = MW_K_REDUCE_MAX + 1;
+    assert_int_not_equal(mw_k_reduce_cuda(&r, NULL), 0);
     assert_int_equal(mw_k_accumulate_cuda(&out, &b, 1, NULL), 0);
     assert_true(out == 2.0f);
+}
+
+/* Of five buffers, into the third. */
+static void reduce_case(enum mw_k_elem e, bool is_max)
+{
+    enum { BUFFERS = 5, N = 700 };
+    float *x[BUFFERS], want[N];
+    void *v[BUFFERS];
+    for (int b = 0; b < BUFFERS; b++) {
+        x[b] = randoms(N, (uint64_t)b);
+        v[b] = typed(x[b], N, e);
+    }
+    for (int i = 0; i < N; i++) {
+        double sum = (double)x[0][i];
+        for (int b = 1; b < BUFFERS; b++) {
+            double other = (double)x[b][i];
+            sum = is_max ? fmax(sum, other) : sum + other;
+        }
+        want[i] = (float)sum;
+    }
+    const void *in[BUFFERS] = {v[0], v[1], v[2], v[3], v[4]};
+    const struct mw_k_reduce r = {.elem = e,
+                                  .is_max = is_max,
+                                  .out = v[2],
+                                  .in = in,
+                                  .n_in = BUFFERS,
+                                  .n = N};
+    assert_int_equal(mw_k_reduce_cuda(&r, NULL), 0);
+    check("reduce", want, v[2], N, e);
+    free_all((void **)x, BUFFERS);
+    free_all(v, BUFFERS);
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        reduce_case((enum mw_k_elem)(i / 2), i % 2 == 1);
+    }
+}
+
+/* It takes as long as it is told to. */
+static void test_spin(void **state)
+{
+    (void)state;
+    int64_t begin_ns = mw_clock_wall_ns();
+    assert_int_equal(mw_k_spin_cuda(3000000, NULL), 0);
+    assert_true(mw_clock_wall_ns() - begin_ns >= 3000000);
 }
 
 static void test_adamw(void **state)
@@ -419,7 +472,8 @@ int main(void)
         cmocka_unit_test(test_norms),         cmocka_unit_test(test_bias),
         cmocka_unit_test(test_activations),   cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_add),           cmocka_unit_test(test_add_rows),
-        cmocka_unit_test(test_sum_order),     cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_sum_order),     cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_spin),          cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_bf16_rounding), cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_xent),
     };

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "exec/cuda/cuda_int.h"
 #include "exec/cuda/mw_cuda.h"
 #include "exec/exec_int.h"
 #include "tests/shim/shim.h"
@@ -392,6 +393,29 @@ static void test_missing_rank(void **state)
     close_side(&s);
 }
 
+/* NCCL fails in the background: told at once and in its words, long before the
+ * time limit; all communicators of the rank are gone. */
+static void test_background_failure(void **state)
+{
+    (void)state;
+    struct side s;
+    open_side(&s, 4);
+    float *buf = put(&s, N, 1.0f);
+    shim_break_network(true);
+    if (s.rank != 0) { /* rank 0 never comes, so none can end before */
+        assert_int_equal(s.comm->ops->all_reduce(s.comm, buf, N, MW_ELEM_F32,
+                                                 MW_REDUCE_SUM, &s.err),
+                         MW_EBACKEND);
+        assert_non_null(strstr(s.err.text, "another rank has failed"));
+        assert_null(strstr(s.err.text, "time limit"));
+        assert_true(((struct mw_cuda *)s.dev)->is_aborted);
+    }
+    OK(s.host->ops->barrier(s.host, &s.err));
+    shim_break_network(false);
+    drop(&s, buf, N);
+    close_side(&s);
+}
+
 /* Everything between opening and closing, on a rank whose call k fails: a
  * status and a message, or the result. */
 static enum mw_status short_run(struct side *s, float *buf)
@@ -404,6 +428,13 @@ static enum mw_status short_run(struct side *s, float *buf)
     if (st == MW_OK) { /* of one element to each */
         st =
             ops->all_to_all(s->comm, buf, buf + N / 2, 1, MW_ELEM_F32, &s->err);
+    }
+    if (st == MW_OK) { /* 1 of rank 0, 2 of rank 1 */
+        const size_t n[RANKS_MAX] = {1, 2};
+        st = ops->all_gather_v(s->comm, buf, n, MW_ELEM_F32, &s->err);
+        st = st == MW_OK
+                 ? ops->reduce_scatter_v(s->comm, buf, n, MW_ELEM_F32, &s->err)
+                 : st;
     }
     if (st == MW_OK) {
         st = ops->send(s->comm, buf, N, MW_ELEM_F32, peer, 1, &sent, &s->err);
@@ -457,6 +488,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_channel),
         cmocka_unit_test(test_failing_call),
         cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_background_failure),
         cmocka_unit_test(test_each_call_fails),
     };
     MPI_Init(&argc, &argv);
