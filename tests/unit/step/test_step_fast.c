@@ -75,6 +75,12 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
     if (draw_int(i, 16, 8) == 0) {
         l->order = "tp-pp-dp";
     }
+    if (draw_int(i, 19, 3) == 0) {
+        l->dtype =
+            draw_int(i, 21, 2) == 0 ? 1 + (int)MW_BF16 : 1 + (int)MW_FP32;
+        l->grad_dtype =
+            draw_int(i, 22, 2) == 0 ? 1 + (int)MW_FP32 : MW_DTYPE_OF_WORKLOAD;
+    }
     if (draw_int(i, 17, 8) == 0) {
         l->grad_compression = (enum mw_grad_compression)(1 + l->zero / 3);
     }
