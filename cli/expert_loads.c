@@ -46,9 +46,9 @@ enum mw_status mw_cli_expert_loads(const char *path, int n_experts,
                              &rows, err);
     }
     if (status == MW_OK && csv.n_rows != (size_t)n_experts) {
-        status = mw_fail(err, MW_EINPUT,
-                         "%s has loads of %zu experts but there are %d", path,
-                         csv.n_rows, n_experts);
+        status =
+            mw_fail(err, MW_EINPUT, "%s: loads of %zu experts but there are %d",
+                    path, csv.n_rows, n_experts);
     }
     if (status == MW_OK) {
         double *load = mw_arena_alloc(arena, (size_t)n_experts, sizeof *load);
