@@ -80,10 +80,21 @@ static ncclResult_t background(const struct mw_cuda *c, ncclComm_t *out)
     return ncclSuccess;
 }
 
+/* Other threads, NCCL's among them, want the processor too, but not after each
+ * look: on a machine with more to run, giving it away costs milliseconds. */
+static void rest(unsigned *n_polls)
+{
+    enum { POLLS = 16 };
+    if (++*n_polls % POLLS == 0) {
+        sched_yield();
+    }
+}
+
 enum mw_status mw_cuda_wait(struct mw_cuda *c, cudaStream_t stream,
                             cudaEvent_t event, struct mw_err *err)
 {
     int64_t begin_ns = mw_clock_wall_ns();
+    unsigned n_polls = 0;
     while (c->fault.status == MW_OK) {
         cudaError_t e = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (e == cudaSuccess) {
@@ -104,7 +115,7 @@ enum mw_status mw_cuda_wait(struct mw_cuda *c, cudaStream_t stream,
                                  "no end within the time limit; another rank "
                                  "has stopped or hangs");
         }
-        sched_yield();
+        rest(&n_polls);
     }
     return report(c, err);
 }
@@ -114,6 +125,7 @@ enum mw_status mw_cuda_settle(struct mw_cuda *c, ncclComm_t comm,
                               struct mw_err *err)
 {
     int64_t begin_ns = mw_clock_wall_ns();
+    unsigned n_polls = 0;
     while (rc == ncclInProgress) {
         ncclResult_t asked = ncclCommGetAsyncError(comm, &rc);
         rc = asked == ncclSuccess ? rc : asked;
@@ -122,7 +134,7 @@ enum mw_status mw_cuda_settle(struct mw_cuda *c, ncclComm_t comm,
                                  "no end within the time limit; another rank "
                                  "has stopped or hangs");
         }
-        sched_yield();
+        rest(&n_polls);
     }
     if (rc != ncclSuccess) {
         return mw_cuda_abort(c, err, call, ncclGetErrorString(rc));

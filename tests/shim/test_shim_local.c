@@ -289,6 +289,11 @@ static void plans(void **state)
         "llama bf16 tp2 sp pp2 dp2 zero2",
         "llama bf16 pp4 dp2 dualpipe zero1",
         "gpt bf16 pp2 dp4 offload50 zero1",
+        "gpt bf16 pp4 dp2 zero3",
+        "moe bf16 cp4 inner2 ring dp2 ep4",
+        "llama bf16 tp2 sp pp2 dp2 mb2 doc4",
+        "llama bf16 dp8 zero3 shard2 kept",
+        "llama bf16 pp4 dp2 full first1 zb-h1",
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         shim_seed(i);

@@ -171,6 +171,7 @@ static void test_four_ranks_split_on(void **state)
         "llama cp4 ring",
         "llama cp2 ring pp2",
         "gpt tp2 cp2 a2a sp",
+        "llama cp4 inner2 ring",
         "llama bf16 tp2 sp dp2 zero1 offload50",
         "llama bf16 cp2 ring pp2 full",
     };
