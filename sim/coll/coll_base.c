@@ -12,6 +12,7 @@
  * Each is latency + the rest: the corrections depend on the latency's share.
  */
 #include "sim/coll/coll_int.h"
+#include "sim/coll/nccl_int.h"
 
 #include <math.h>
 
@@ -97,10 +98,30 @@ static double oversubscribed(const struct mw_coll_world *w,
                : 1;
 }
 
+/*
+ * Bytes of an operation of send/recv over NVLink per second: what NCCL counts
+ * of the links (graph/topo.h: 20.6 of 25 GB/s on Hopper), half of it where a
+ * peer's part goes in lines of LL (mw_nccl_p2p_plan).
+ */
+static double p2p_local_Bps(struct mw_coll_world *w,
+                            const struct mw_coll_query *q, double per_peer)
+{
+    const struct coll_group *g = NULL;
+    if (!w->has_nccl || w->shape.n_links == 0 || w->shape.mesh_links > 0 ||
+        coll_group_of(w, q, true, &g, NULL) != MW_OK) {
+        return w->system->intra_bw_Bps;
+    }
+    struct mw_nccl_p2p plan =
+        mw_nccl_p2p_plan(&g->comm, false, (uint64_t)(per_peer + .5));
+    double links_Bps =
+        1e9 * w->shape.n_links * (double)nccl_nvlink_bw(w->shape.sm);
+    return links_Bps * (plan.proto == MW_NCCL_LL ? .5 : 1);
+}
+
 /* All-to-all and send/recv. Latencies: NCCL's LL ring inside a node, Simple
  * over the network (tuning.cc), since that is what its p2p uses; over a plugin
  * twice its latency, as for every Simple hop. */
-static struct parts p2p_parts(const struct mw_coll_world *w,
+static struct parts p2p_parts(struct mw_coll_world *w,
                               const struct mw_coll_query *q, bool has_plugin,
                               double bytes)
 {
@@ -115,7 +136,8 @@ static struct parts p2p_parts(const struct mw_coll_world *w,
         intra = 0;
         inter = bytes;
     }
-    struct parts t = {7.2e-6, intra / w->system->intra_bw_Bps, 0};
+    double per_peer = q->op == MW_ALL_TO_ALL ? bytes / n : bytes;
+    struct parts t = {7.2e-6, intra / p2p_local_Bps(w, q, per_peer), 0};
     if (p.n_nodes > 1) {
         t.latency_s = 22.4e-6;
         if (has_plugin && w->plugin.is_any) {

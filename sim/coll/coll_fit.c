@@ -308,6 +308,31 @@ void coll_engine_apply(struct mw_coll_world *world,
 
 /* ---- files ---- */
 
+/* A table's rows, bound to structs of `size` bytes in the arena. */
+struct bound {
+    struct mw_arena arena;
+    struct mw_csv csv;
+    void *rows;
+    size_t n;
+};
+
+/* Release the arena in either case. */
+static enum mw_status bind_table(const char *path,
+                                 const struct mw_csv_field *fields, size_t size,
+                                 struct bound *out, struct mw_err *err)
+{
+    out->rows = NULL;
+    out->n = 0;
+    mw_arena_init(&out->arena);
+    enum mw_status s = mw_csv_load(path, &out->arena, &out->csv, err);
+    if (s == MW_OK) {
+        s = mw_csv_bind(&out->csv, fields, size, false, &out->arena, &out->rows,
+                        err);
+    }
+    out->n = s == MW_OK ? out->csv.n_rows : 0;
+    return s;
+}
+
 static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
                                  struct mw_err *err)
 {
@@ -333,17 +358,10 @@ static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
         {"points", MW_C_INT, offsetof(struct row, n_points), false, 0, 1e9, 0},
         {"weight", MW_C_NUM, offsetof(struct row, weight), true, -1e6, 1e6, 0},
         {.name = NULL}};
-    struct mw_arena arena;
-    struct mw_csv csv;
-    void *rows = NULL;
-    mw_arena_init(&arena);
-    enum mw_status s = mw_csv_load(path, &arena, &csv, err);
-    if (s == MW_OK) {
-        s = mw_csv_bind(&csv, fields, sizeof(struct row), false, &arena, &rows,
-                        err);
-    }
-    for (size_t i = 0; s == MW_OK && i < csv.n_rows; i++) {
-        const struct row *r = (const struct row *)rows + i;
+    struct bound b;
+    enum mw_status s = bind_table(path, fields, sizeof(struct row), &b, err);
+    for (size_t i = 0; s == MW_OK && i < b.n; i++) {
+        const struct row *r = (const struct row *)b.rows + i;
         struct mw_coll_knot k = {.ranks = (int)r->ranks,
                                  .nodes = (int)r->nodes,
                                  .log2_bytes = r->log2_bytes,
@@ -360,7 +378,7 @@ static enum mw_status load_knots(const char *path, struct mw_coll_fit *fit,
         snprintf(k.proto, sizeof k.proto, "%s", r->proto);
         mw_array_push(&fit->knot, k);
     }
-    mw_arena_release(&arena);
+    mw_arena_release(&b.arena);
     return s;
 }
 
@@ -376,26 +394,19 @@ static enum mw_status load_overheads(const char *path, struct mw_coll_fit *fit,
         {"campaign", MW_C_STR, offsetof(struct row, campaign), true, 0, 0, 0},
         {"overhead_us", MW_C_NUM, offsetof(struct row, us), true, 0, 1e6, 0},
         {.name = NULL}};
-    struct mw_arena arena;
-    struct mw_csv csv;
-    void *rows = NULL;
-    mw_arena_init(&arena);
-    enum mw_status s = mw_csv_load(path, &arena, &csv, err);
-    if (s == MW_OK) {
-        s = mw_csv_bind(&csv, fields, sizeof(struct row), false, &arena, &rows,
-                        err);
-    }
-    for (size_t i = 0; s == MW_OK && i < csv.n_rows; i++) {
-        const struct row *r = (const struct row *)rows + i;
+    struct bound b;
+    enum mw_status s = bind_table(path, fields, sizeof(struct row), &b, err);
+    for (size_t i = 0; s == MW_OK && i < b.n; i++) {
+        const struct row *r = (const struct row *)b.rows + i;
         struct mw_coll_overhead o = {.seconds = r->us * 1e-6};
         snprintf(o.campaign, sizeof o.campaign, "%s", r->campaign);
         if (!mw_coll_harness_find(r->harness, &o.harness)) {
-            s = mw_csv_fail(&csv, i, mw_csv_col(&csv, "harness"), err,
+            s = mw_csv_fail(&b.csv, i, mw_csv_col(&b.csv, "harness"), err,
                             "no harness '%.40s'", r->harness);
         }
         mw_array_push(&fit->overhead, o);
     }
-    mw_arena_release(&arena);
+    mw_arena_release(&b.arena);
     return s;
 }
 
@@ -421,17 +432,10 @@ static enum mw_status load_engines(const char *path, struct mw_coll_fit *fit,
          0},
         {"copy_us", MW_C_NUM, offsetof(struct row, copy_us), false, 0, 1e6, 0},
         {.name = NULL}};
-    struct mw_arena arena;
-    struct mw_csv csv;
-    void *rows = NULL;
-    mw_arena_init(&arena);
-    enum mw_status s = mw_csv_load(path, &arena, &csv, err);
-    if (s == MW_OK) {
-        s = mw_csv_bind(&csv, fields, sizeof(struct row), false, &arena, &rows,
-                        err);
-    }
-    for (size_t i = 0; s == MW_OK && i < csv.n_rows; i++) {
-        const struct row *r = (const struct row *)rows + i;
+    struct bound b;
+    enum mw_status s = bind_table(path, fields, sizeof(struct row), &b, err);
+    for (size_t i = 0; s == MW_OK && i < b.n; i++) {
+        const struct row *r = (const struct row *)b.rows + i;
         struct mw_engine_row e = {.is_trtllm =
                                       strcmp(r->kernels, "trtllm") == 0,
                                   .is_fitted = true,
@@ -444,7 +448,7 @@ static enum mw_status load_engines(const char *path, struct mw_coll_fit *fit,
         snprintf(e.cls, sizeof e.cls, "%s", r->cls);
         mw_array_push(&fit->engine, e);
     }
-    mw_arena_release(&arena);
+    mw_arena_release(&b.arena);
     return s;
 }
 
