@@ -168,6 +168,11 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     set_modules(o, l->recompute_modules);
     mw_json_set_str(o, "grad_compression",
                     mw_grad_compression_name(l->grad_compression));
+    struct mw_str off = {NULL, 0, 0};
+
+    mw_overlap_off_add(&off, l->overlap_off, " ");
+    mw_json_set_str(o, "overlap_off", off.s != NULL ? off.s : "");
+    mw_str_release(&off);
     mw_json_set_str(o, "dtype", mw_dtype_choice_name(l->dtype));
     mw_json_set_str(o, "grad_dtype", mw_dtype_choice_name(l->grad_dtype));
     mw_json_set_str(o, "offload_nvme", mw_offload_nvme_name(l->offload_nvme));

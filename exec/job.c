@@ -92,6 +92,9 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
+    if (l->overlap_off != 0) {
+        return lacks(err, "switches of overlap", "plan without overlap_off");
+    }
     if (l->offload_nvme != MW_NVME_NONE) {
         return lacks(err, "offload to drives", "plan without offload_nvme");
     }

@@ -17,6 +17,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .reshard = -1,
                                     .recompute_layers = -1,
                                     .recompute_modules = -1,
+                                    .overlap_off = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -92,6 +93,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"offload", MW_FREE_OFFLOAD},
         {"recompute_layers", MW_FREE_RECOMPUTE_LAYERS},
         {"recompute_modules", MW_FREE_RECOMPUTE_MODULES},
+        {"overlap_off", MW_FREE_OVERLAP},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -110,7 +112,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
             return mw_fail(err, MW_EUSAGE,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
                            "reshard, offload, recompute_layers, "
-                           "recompute_modules, cp_inner, "
+                           "recompute_modules, overlap_off, cp_inner, "
                            "dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
@@ -155,29 +157,41 @@ static enum mw_status fix_order(struct mw_search_opts *opts, const char *value,
     return MW_OK;
 }
 
-/* "layernorm+mla_up_proj" */
-static enum mw_status fix_modules(struct mw_search_opts *opts,
-                                  const char *value, struct mw_err *err)
+/* "layernorm+mla_up_proj"; "none" where nothing is meant. */
+static enum mw_status fix_words(const char *key, const struct mw_enum *words,
+                                const char *value, int *out, struct mw_err *err)
 {
-    int modules = 0;
+    int bits = 0;
 
-    while (*value) {
+    while (*value && strcmp(value, "none") != 0) {
         size_t n = strcspn(value, "+");
         char word[32];
         int bit = 0;
 
         snprintf(word, sizeof word, "%.*s", n < 31 ? (int)n : 31, value);
-        enum mw_status status = fix_word(
-            "recompute_modules", mw_recompute_module_enums, word, &bit, err);
+        enum mw_status status = fix_word(key, words, word, &bit, err);
 
         if (status != MW_OK) {
             return status;
         }
-        modules |= bit;
+        bits |= bit;
         value += value[n] ? n + 1 : n;
     }
-    opts->recompute_modules = modules == MW_MODULE_CORE_ATTN ? 0 : modules;
+    *out = bits;
     return MW_OK;
+}
+
+static enum mw_status fix_modules(struct mw_search_opts *opts,
+                                  const char *value, struct mw_err *err)
+{
+    int *modules = &opts->recompute_modules;
+    enum mw_status status =
+        fix_words("recompute_modules, overlap_off", mw_recompute_module_enums,
+                  value, modules, err);
+
+    /* The attention core alone is what 0 means. */
+    *modules = *modules == MW_MODULE_CORE_ATTN ? 0 : *modules;
+    return status;
 }
 
 enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
@@ -192,6 +206,9 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     if (strcmp(key, "grad_compression") == 0) {
         return fix_word(key, mw_grad_compression_enums, value,
                         &opts->grad_compression, err);
+    }
+    if (strcmp(key, "overlap_off") == 0) {
+        return fix_words(key, mw_overlap_enums, value, &opts->overlap_off, err);
     }
     if (strcmp(key, "recompute_modules") == 0) {
         return fix_modules(opts, value, err);
@@ -244,6 +261,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
-        "recompute_modules",
+        "recompute_modules, overlap_off",
         key);
 }

@@ -23,7 +23,7 @@
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
-    X(grad_dtype) X(own_types) X(packed)
+    X(grad_dtype) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -79,6 +79,9 @@ static const struct mw_rule rules[] = {
      "(grad_dtype == 'fp16' -> dtype == 'fp16') && (grad_dtype == 'bf16' -> dtype != 'fp16')",
      "gradients are summed in fp32 or in 16 bits of the kind that is computed in",
      "Megatron-LM megatron/training/arguments.py, --grad-reduce-in-bf16"},
+    {"megatron_overlap", MEG, "off_grads && zero >= 1 -> off_params",
+     "gathers of parameters overlap where reductions of gradients do",
+     "Megatron-LM megatron/training/arguments.py, --overlap-param-gather"},
     {"megatron_optimizers", MEG,
      "dp_shard > 0 -> ranks / (etp * ep * pp) % (dp / dp_shard) == 0",
      "dp_shard {dp_shard} of dp {dp} makes groups that the experts' replicas do not divide into",
@@ -127,6 +130,8 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_recompute_modules", MDS, "recompute_modules == 0", "whole layers are recomputed, no modules of them",
      "Megatron-DeepSpeed megatron/model/transformer.py"},
+    {"mds_overlap", MDS, "!off_tp", "nothing of tensor parallelism overlaps that could be switched",
+     "Megatron-DeepSpeed megatron/core/tensor_parallel/layers.py"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
@@ -184,6 +189,8 @@ static const struct mw_rule rules[] = {
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
     {"titan_experts_shard", TT, "dp_shard > 0 -> dp_shard * cp * tp % ep == 0", "ep {ep} does not divide dp_shard x cp x tp",
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
+    {"titan_overlap", TT, "!off_grads && !off_params", "FSDP2 always prefetches and reduces beside other work",
+     "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
@@ -214,6 +221,8 @@ static const struct mw_rule rules[] = {
     {"nanotron_recompute_modules", NANO, "recompute_modules == 0", "whole layers are recomputed, no modules of them", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_recompute_layers", NANO, "recompute_layers == 0", "all layers are recomputed or none", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
+    {"nanotron_overlap", NANO, "!off_grads && !off_params && !off_tp", "no key of the configuration switches overlap",
+     "Nanotron src/nanotron/config/parallelism_config.py"},
     {"nanotron_dtype", NANO, "dtype != 'fp8' && dtype != 'fp4'", "no key of the configuration asks for 8 bits",
      "Nanotron src/nanotron/config/config.py (src/nanotron/fp8 is not wired to one)"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
@@ -221,6 +230,7 @@ static const struct mw_rule rules[] = {
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
 
+    {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_pass_q", HOST, "cp > 1 -> cp_form != 'pass_q'", "our host executor passes keys and values, not queries", "exec/job.c"},
@@ -396,6 +406,9 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_batch] = w->global_batch;
     v[V_dtype] = ID_DTYPE + (int64_t)mw_work_dtype(l, w);
     v[V_grad_dtype] = ID_DTYPE + (int64_t)mw_work_grad_dtype(l, w);
+    v[V_off_grads] = (l->overlap_off & MW_OVERLAP_GRADS) != 0;
+    v[V_off_params] = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
+    v[V_off_tp] = (l->overlap_off & MW_OVERLAP_TP) != 0;
     v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
                      l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
     v[V_tied] = m->tied;

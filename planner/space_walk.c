@@ -363,13 +363,31 @@ static void find_shards(struct walk *w, const struct mw_layout *l)
     }
 }
 
+/* Switches of overlap that have something to switch. */
+static void walk_overlap(struct walk *w, struct mw_layout layout)
+{
+    const struct mw_search_opts *o = w->s->opts;
+    bool is_free = !w->s->ctx->gpu->is_cpu && w->how == MW_WALK_ALL &&
+                   o->overlap_off < 0 && (o->free & MW_FREE_OVERLAP) != 0;
+    int has =
+        (layout.dp * layout.cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
+        (layout.tp > 1 ? MW_OVERLAP_TP : 0);
+
+    for (int off = 0; off <= (is_free ? has : 0); off++) {
+        layout.overlap_off = o->overlap_off > 0 ? o->overlap_off : off;
+        if ((off & ~has) == 0) {
+            walk_chunks(w, layout);
+        }
+    }
+}
+
 static void walk_types(struct walk *w, struct mw_layout layout)
 {
     for (int d = 0; d < w->s->n_dtypes; d++) {
         layout.dtype = w->s->dtype[d];
         for (int g = 0; g < w->s->n_grad_dtypes; g++) {
             layout.grad_dtype = w->s->grad_dtype[g];
-            walk_chunks(w, layout);
+            walk_overlap(w, layout);
         }
     }
 }

@@ -188,6 +188,7 @@ static void free_fixed(struct trial *t)
                 {"grad_compression", &o->grad_compression, -1},
                 {"cp_inner", &o->cp_inner, 0},
                 {"recompute_modules", &o->recompute_modules, -1},
+                {"overlap_off", &o->overlap_off, -1},
                 {"dtype", &o->dtype, -1},
                 {"grad_dtype", &o->grad_dtype, -1},
                 {"offload_nvme", &o->offload_nvme, -1},
@@ -219,10 +220,23 @@ static void drop_limits(struct trial *t)
     const struct {
         const char *key;
         struct mw_int_list *list;
-    } lists[] = {{"tp", &l->tp},  {"pp", &l->pp},
-                 {"dp", &l->dp},  {"micro_batch", &l->micro_batch},
-                 {"cp", &l->cp},  {"ep", &l->ep},
-                 {"vpp", &l->vpp}};
+    } lists[] = {{"tp", &l->tp},
+                 {"pp", &l->pp},
+                 {"dp", &l->dp},
+                 {"micro_batch", &l->micro_batch},
+                 {"cp", &l->cp},
+                 {"ep", &l->ep},
+                 {"vpp", &l->vpp},
+                 {"cp_inner", &l->cp_inner},
+                 {"dtype", &l->dtype},
+                 {"grad_dtype", &l->grad_dtype},
+                 {"grad_compression", &l->grad_compression}};
+    const struct {
+        const char *key;
+        struct mw_num_list *list;
+    } parts[] = {{"offload_optimizer", &l->offload_optimizer},
+                 {"offload_weights", &l->offload_weights},
+                 {"offload_activations", &l->offload_activations}};
 
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         char what[MW_PLAN_TEXT_MAX];
@@ -233,6 +247,15 @@ static void drop_limits(struct trial *t)
         snprintf(what, sizeof what, "without limits: %s", lists[i].key);
         *lists[i].list = (struct mw_int_list){NULL, 0};
         try_it(t, what);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char what[MW_PLAN_TEXT_MAX];
+
+        if (parts[i].list->n > 0) {
+            snprintf(what, sizeof what, "without limits: %s", parts[i].key);
+            *parts[i].list = (struct mw_num_list){NULL, 0};
+            try_it(t, what);
+        }
     }
     if (l->memory_bytes > 0) {
         l->memory_bytes = 0;

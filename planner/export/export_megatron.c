@@ -97,20 +97,22 @@ static void put_grid(struct writer *w)
 static void put_zero(struct writer *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
+    bool has_reduce = (l->overlap_off & MW_OVERLAP_GRADS) == 0;
+    bool has_gather = (l->overlap_off & MW_OVERLAP_PARAMS) == 0;
 
     if (l->zero == 1) {
         flag(w, "use-distributed-optimizer");
-        flag(w, "overlap-grad-reduce");
-        flag(w, "overlap-param-gather");
     } else if (l->zero >= 2) {
         flag(w, "use-megatron-fsdp");
         word(w, "data-parallel-sharding-strategy",
              l->zero == 2 ? "optim_grads" : "optim_grads_params");
         flag(w, "use-distributed-optimizer");
+    }
+    if (has_reduce && (l->zero >= 1 || l->dp > 1)) {
         flag(w, "overlap-grad-reduce");
+    }
+    if (has_gather && l->zero >= 1) {
         flag(w, "overlap-param-gather");
-    } else if (l->dp > 1) {
-        flag(w, "overlap-grad-reduce");
     }
     if (l->dp_shard > 0 && l->dp_shard < l->dp) {
         number(w, "num-distributed-optimizer-instances", l->dp / l->dp_shard);

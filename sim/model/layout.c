@@ -42,6 +42,11 @@ const struct mw_enum mw_recompute_module_enums[] = {
     {"shared_experts", MW_MODULE_SHARED_EXPERTS},
     {NULL, 0}};
 
+const struct mw_enum mw_overlap_enums[] = {{"grad_reduce", MW_OVERLAP_GRADS},
+                                           {"param_gather", MW_OVERLAP_PARAMS},
+                                           {"tp", MW_OVERLAP_TP},
+                                           {NULL, 0}};
+
 const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},
                                            {"ring", MW_CP_RING},
                                            {"a2a", MW_CP_A2A},
@@ -123,18 +128,28 @@ int mw_layout_modules(const struct mw_layout *layout)
                                           : MW_MODULE_CORE_ATTN;
 }
 
-void mw_recompute_modules_add(struct mw_str *text, int modules,
-                              const char *between)
+static void add_words(struct mw_str *text, const struct mw_enum *words,
+                      int bits, const char *between)
 {
     bool is_first = true;
 
-    for (const struct mw_enum *e = mw_recompute_module_enums; e->name != NULL;
-         e++) {
-        if ((modules & e->value) != 0) {
-            mw_str_addf(text, "%s%s", is_first ? "" : between, e->name);
+    for (; words->name != NULL; words++) {
+        if ((bits & words->value) != 0) {
+            mw_str_addf(text, "%s%s", is_first ? "" : between, words->name);
             is_first = false;
         }
     }
+}
+
+void mw_recompute_modules_add(struct mw_str *text, int modules,
+                              const char *between)
+{
+    add_words(text, mw_recompute_module_enums, modules, between);
+}
+
+void mw_overlap_off_add(struct mw_str *text, int bits, const char *between)
+{
+    add_words(text, mw_overlap_enums, bits, between);
 }
 
 int mw_layout_cp_outer(const struct mw_layout *layout)

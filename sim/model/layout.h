@@ -41,6 +41,13 @@ enum mw_recompute_module {
     MW_MODULE_SHARED_EXPERTS = 64
 };
 
+/* What is not sent beside other work, although the stack could: bits. */
+enum mw_overlap {
+    MW_OVERLAP_GRADS = 1,  /* reduction of gradients */
+    MW_OVERLAP_PARAMS = 2, /* gathers of parameters */
+    MW_OVERLAP_TP = 4      /* collectives of tensor parallelism */
+};
+
 /* How the ranks of a context parallel group get each other's keys and values:
  * an all-gather of both before the attention core (Megatron-LM's and
  * torchtitan's `allgather`); a ring that passes blocks of both on while it
@@ -130,6 +137,7 @@ struct mw_layout {
     /* Types of products and of summed gradients, where they are not the
      * workload's (MW_DTYPE_OF_WORKLOAD); mw_work_dtype resolves them. */
     int dtype, grad_dtype;
+    int overlap_off; /* bits of mw_overlap; 0: what the stack hides is hidden */
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -142,6 +150,8 @@ int mw_layout_shard_ways(const struct mw_layout *layout);
 /* Modules that are repeated one by one: 0 unless recompute is selective. */
 int mw_layout_modules(const struct mw_layout *layout);
 /* Appends the names of modules, `between` between them. */
+extern const struct mw_enum mw_overlap_enums[];
+void mw_overlap_off_add(struct mw_str *text, int bits, const char *between);
 void mw_recompute_modules_add(struct mw_str *text, int modules,
                               const char *between);
 /* Is any part of the step's state kept in the host's memory? */
@@ -202,6 +212,11 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, recompute_modules),       \
          .enums = mw_recompute_module_enums,                                   \
          .doc = "what selective recomputation repeats"},                       \
+        {.key = "overlap_off",                                                 \
+         .type = MW_F_FLAGS,                                                   \
+         .offset = (at) + offsetof(struct mw_layout, overlap_off),             \
+         .enums = mw_overlap_enums,                                            \
+         .doc = "transfers that nothing hides"},                               \
         {.key = "cp_form",                                                     \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \

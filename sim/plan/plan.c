@@ -202,6 +202,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
         h = hash_int(mw_hash64(h, "recompute_modules", 17),
                      l->recompute_modules);
     }
+    if (l->overlap_off != 0) {
+        h = hash_int(mw_hash64(h, "overlap_off", 11), l->overlap_off);
+    }
     if (l->cp_form != MW_CP_GATHER) {
         h = hash_int(mw_hash64(h, "cp_form", 7), (int64_t)l->cp_form);
     }

@@ -42,6 +42,11 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_recompute_modules_add(text, l->recompute_modules, ", ");
         mw_str_add(text, "]\n");
     }
+    if (l->overlap_off != 0) {
+        mw_str_add(text, "  overlap_off: [");
+        mw_overlap_off_add(text, l->overlap_off, ", ");
+        mw_str_add(text, "]\n");
+    }
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
     }

@@ -24,7 +24,8 @@ struct mw_fast_key {
     int tp, sp, cp, cp_form, n_copies, ep, etp, micro_batch, recompute, zero;
     int recompute_layers; /* whether some are not */
     int reshard, grad_compression, offload_nvme;
-    int cp_inner, has_tied_copy, recompute_modules, dtype, grad_dtype;
+    int cp_inner, has_tied_copy, recompute_modules, dtype, grad_dtype,
+        overlap_off;
     struct mw_router_load router;
     double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];

@@ -55,11 +55,13 @@ static enum mw_lane lane_of(enum mw_dim dim)
 
 /* Part of a layer's collectives that the stack hides behind the pass's own
  * work. */
-static double overlap_of(const struct mw_stack *stack, enum mw_lane lane)
+static double overlap_of(const struct mw_step_price *p, enum mw_lane lane)
 {
+    const struct mw_stack *stack = &p->ctx->stack;
+
     switch (lane) {
     case MW_LANE_TP:
-        return stack->overlap_tp;
+        return mw_step_overlap(p, MW_OVERLAP_TP, stack->overlap_tp);
     case MW_LANE_CP:
         return stack->overlap_cp;
     case MW_LANE_EP:
@@ -332,7 +334,6 @@ static void move_behind(struct mw_step_price *p, enum mw_step_unit unit,
  * of a ring have had their windows. */
 static void hide(struct mw_step_price *p, enum mw_step_unit unit)
 {
-    const struct mw_stack *stack = &p->ctx->stack;
     struct mw_phase_cost *cost = p->cost[unit].phase;
 
     for (int i = 0; i < MW_PHASE_COUNT; i++) {
@@ -343,16 +344,18 @@ static void hide(struct mw_step_price *p, enum mw_step_unit unit)
 
             move_behind(p, unit, (enum mw_phase)i, MW_LANE_TP, other,
                         cost[i].async_s -
-                            mw_step_exposed_s(cost[i].async_s,
-                                              stack->overlap_tp_back,
-                                              cost[other].s[MW_LANE_COMPUTE]));
+                            mw_step_exposed_s(
+                                cost[i].async_s,
+                                mw_step_overlap(p, MW_OVERLAP_TP,
+                                                p->ctx->stack.overlap_tp_back),
+                                cost[other].s[MW_LANE_COMPUTE]));
         }
         for (int lane = MW_LANE_TP; lane <= MW_LANE_EP; lane++) {
             double whole_s = cost[i].s[lane];
             double hidden_s =
-                whole_s -
-                mw_step_exposed_s(
-                    whole_s, overlap_of(stack, (enum mw_lane)lane), window_s);
+                whole_s - mw_step_exposed_s(whole_s,
+                                            overlap_of(p, (enum mw_lane)lane),
+                                            window_s);
 
             move_behind(p, unit, (enum mw_phase)i, (enum mw_lane)lane,
                         (enum mw_phase)i, hidden_s);
@@ -379,6 +382,8 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     const struct mw_unit_size *size = &p->size[unit];
     double dense = size->dense_params + mw_step_copy_params(p, unit);
     double overlap = p->ctx->stack.overlap_fsdp;
+    bool gathers = (p->layout->overlap_off & MW_OVERLAP_PARAMS) == 0;
+    bool scatters = (p->layout->overlap_off & MW_OVERLAP_GRADS) == 0;
     double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
     const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
                                       mw_step_sharers(p, p->expert_group, 0)};
@@ -399,13 +404,16 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
         work_b_s = blocking_s(&phase[MW_PHASE_R]) +
                    blocking_s(&phase[MW_PHASE_B]) +
                    blocking_s(&phase[MW_PHASE_W]);
-        p->fetch_s = fmax(p->fetch_s, fmin(gather_s, work_f_s));
-        p->flush_s = fmax(p->flush_s, fmin(scatter_s, work_b_s));
+        p->fetch_s = fmax(p->fetch_s, gathers ? fmin(gather_s, work_f_s) : 0);
+        p->flush_s = fmax(p->flush_s, scatters ? fmin(scatter_s, work_b_s) : 0);
     }
+    double beside_s = (gathers ? again_s : 0) + (scatters ? scatter_s : 0);
+
     phase[MW_PHASE_F].s[MW_LANE_DP] =
-        mw_step_exposed_s(gather_s, overlap, work_f_s);
+        mw_step_exposed_s(gather_s, gathers ? overlap : 0, work_f_s);
     phase[MW_PHASE_W].s[MW_LANE_DP] =
-        mw_step_exposed_s(again_s + scatter_s, overlap, work_b_s);
+        mw_step_exposed_s(beside_s, overlap, work_b_s) +
+        (again_s + scatter_s - beside_s);
     phase[MW_PHASE_F].bytes[MW_LANE_DP] =
         mw_zero_colls_bytes(&colls, MW_ZERO_FORWARD);
     phase[MW_PHASE_W].bytes[MW_LANE_DP] =

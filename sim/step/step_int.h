@@ -136,6 +136,12 @@ struct mw_tail {
 /* ---- price.c: what one unit costs ---------------------------------------- */
 /* Types of products and gradients, and bytes that follow from them. */
 void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout);
+/* What a stack hides of a transfer, unless the layout switches it off. */
+static inline double mw_step_overlap(const struct mw_step_price *p,
+                                     enum mw_overlap what, double of_stack)
+{
+    return (p->layout->overlap_off & (int)what) != 0 ? 0 : of_stack;
+}
 /* Sets everything but cost. */
 void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,

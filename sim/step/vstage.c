@@ -320,7 +320,9 @@ static void reduce_gradients(const struct mw_step_price *p,
     bool is_plain = p->layout->zero == 1 &&
                     p->layout->grad_compression == MW_COMPRESS_NONE &&
                     p->ctx->stack.share != MW_SHARE_FLAT;
-    double overlap = is_late ? 0 : p->ctx->stack.overlap_reduce;
+    double overlap = is_late ? 0
+                             : mw_step_overlap(p, MW_OVERLAP_GRADS,
+                                               p->ctx->stack.overlap_reduce);
     double all_s, exposed_s;
     struct mw_zero_colls colls;
 
@@ -394,7 +396,8 @@ void mw_tail_of(const struct mw_step_price *p, int device,
         out->gather_bytes = (sent.dense + sent.expert) * p->weight_bytes;
         double all_s = mw_share_gather_s(p, params, sent.tensors, groups);
         double exposed_s = mw_step_exposed_s(
-            all_s, p->ctx->stack.overlap_gather,
+            all_s,
+            mw_step_overlap(p, MW_OVERLAP_PARAMS, p->ctx->stack.overlap_gather),
             windows(p) * work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
 
         out->gather_ps = step_ps(exposed_s);

@@ -158,6 +158,7 @@ static void test_round_trip(void **state)
     l = fixture_layout();
     l.zero = 3;
     l.grad_compression = MW_COMPRESS_ZEROPP;
+    l.overlap_off = MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS;
     l.dtype = 1 + MW_FP8;
     l.grad_dtype = 1 + MW_BF16;
     check_round_trip(&l, false);
@@ -172,15 +173,16 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[14];
+    uint64_t hash[15];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 14; i++) {
+    for (int i = 0; i < 15; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
+        l.overlap_off = i == 14 ? MW_OVERLAP_TP : 0;
         l.dtype = i == 12 ? 1 + MW_FP8 : MW_DTYPE_OF_WORKLOAD;
         l.grad_dtype = i == 13 ? 1 + MW_BF16 : MW_DTYPE_OF_WORKLOAD;
         l.recompute = MW_RECOMPUTE_SELECTIVE;

@@ -109,6 +109,15 @@ expect 3 "$mw" plan long.yaml
 expect 0 "$mw" export lists.plan --to megatron-core -o lists.args
 grep -q -e --fp8-format lists.args || fail "the export does not say FP8"
 expect 1 "$mw" plan "$gpt" --fix dtype=fp8
+# A list that the device cannot meet: dropping it is proposed.
+sed 's/dgx-h100/dgx-a100/; s/bf16, fp8/fp8/' lists.yaml >fp8.yaml
+expect 1 "$mw" plan fp8.yaml
+grep -q 'without limits: dtype' stdout.txt stderr.txt || fail "the list is not named"
+# Overlap that is switched off costs time, and its options are not written.
+expect 0 "$mw" plan lists.yaml --top 1 --fix overlap_off=grad_reduce+param_gather,zero=1 -o serial.plan --json
+json "o['plans'][0]['overlap_off'] == 'grad_reduce param_gather' and o['plans'][0]['step_time_s'] > json.load(open('lists.txt'))['plans'][0]['step_time_s']"
+expect 0 "$mw" export serial.plan --to megatron-core -o serial.args
+if grep -q -e --overlap serial.args; then fail "the export overlaps"; fi
 expect 0 "$mw" plan "$llama" --fix pp=1,cp=8,cp_form=ring,zero=1 --free cp_inner,grad_dtype --top 1 --json
 
 # The scenario's own layout is no better than the best, and its terms add up.

@@ -196,20 +196,25 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     int64_t rows = w->scenario.workload.seq * l->micro_batch /
                    (l->cp * (l->sp ? l->tp : 1));
     bool is_plain = l->grad_compression == MW_COMPRESS_NONE;
-    bool has_inner = l->cp_inner > 1;
+    bool has_inner = l->cp_inner > 1, is_beside = l->overlap_off == 0;
+    bool off_grads = (l->overlap_off & MW_OVERLAP_GRADS) != 0,
+         off_params = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
 
     switch (w->scenario.limits.framework) {
     case MW_FRAMEWORK_MEGATRON_CORE:
         return is_plain && (!has_inner || l->cp_form == MW_CP_RING) &&
-               g != MW_FP16 && (d != MW_FP8 || rows % 16 == 0);
+               (!off_grads || l->zero == 0 || off_params) && g != MW_FP16 &&
+               (d != MW_FP8 || rows % 16 == 0);
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
-        return d != MW_FP8 && !has_inner;
+        return d != MW_FP8 && !has_inner &&
+               (l->overlap_off & MW_OVERLAP_TP) == 0;
     case MW_FRAMEWORK_TORCHTITAN:
-        return is_plain && !has_inner && g == MW_FP32;
+        return is_plain && !has_inner && g == MW_FP32 && !off_grads &&
+               !off_params;
     case MW_FRAMEWORK_NANOTRON:
-        return is_plain && !has_inner && d != MW_FP8;
+        return is_plain && !has_inner && d != MW_FP8 && is_beside;
     case MW_FRAMEWORK_HOST:
-        return is_plain && l->dtype == MW_DTYPE_OF_WORKLOAD &&
+        return is_plain && is_beside && l->dtype == MW_DTYPE_OF_WORKLOAD &&
                l->grad_dtype == MW_DTYPE_OF_WORKLOAD;
     default:
         return true;
@@ -330,7 +335,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 10);
+            opts.free = 1U << pick(seed, 14, 11);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);

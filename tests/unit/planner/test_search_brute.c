@@ -127,7 +127,7 @@ static void test_200_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 10) | 1U << pick(seed, 15, 10);
+                        : 1U << pick(seed, 14, 11) | 1U << pick(seed, 15, 11);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.is_full = pick(seed, 13, 8) == 0;
         opts.rank_by = seed % 5 == 4 ? MW_RANK_MEMORY : MW_RANK_TIME;

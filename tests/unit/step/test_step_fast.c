@@ -62,6 +62,8 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
     if (l->recompute == MW_RECOMPUTE_SELECTIVE) {
         l->recompute_modules = draw_int(i, 18, 16); /* those of any layer */
     }
+    l->overlap_off = draw_int(i, 19, 3) == 0 ? draw_int(i, 20, 8) : 0;
+    l->grad_dtype = draw_int(i, 21, 4) == 0 ? 1 + MW_BF16 : 0;
     l->reshard = draw_int(i, 12, 4) > 0;
     if (l->zero >= 1 && l->dp >= 4 && draw_int(i, 13, 3) == 0) {
         l->dp_shard = l->dp / 2;

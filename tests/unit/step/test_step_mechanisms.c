@@ -175,6 +175,50 @@ static void test_reduction_hides(void **state)
     end(&w);
 }
 
+/* A layout that switches an overlap off takes as long as under a stack that
+ * hides nothing of the kind, and longer than with it. */
+static void test_overlap_is_switched_off(void **state)
+{
+    static const struct {
+        int off, tp, zero;
+    } cases[] = {{MW_OVERLAP_GRADS, 1, 0},  {MW_OVERLAP_PARAMS, 1, 1},
+                 {MW_OVERLAP_TP, 2, 0},     {MW_OVERLAP_GRADS, 1, 3},
+                 {MW_OVERLAP_PARAMS, 1, 3}, {7, 2, 3}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world w;
+        int off = cases[i].off;
+        bool grads = (off & MW_OVERLAP_GRADS) != 0,
+             params = (off & MW_OVERLAP_PARAMS) != 0;
+
+        begin(&w, 8 / cases[i].tp);
+        w.l.tp = cases[i].tp;
+        w.l.zero = cases[i].zero;
+        w.ctx.stack.overlap_reduce = w.ctx.stack.overlap_gather = 0.9;
+        w.ctx.stack.overlap_tp = w.ctx.stack.overlap_tp_back = 0.5;
+        w.ctx.stack.overlap_fsdp = 0.8;
+        double beside = step_s(&w, NULL);
+        w.l.overlap_off = off;
+        double alone = step_s(&w, NULL);
+        assert_true(alone > beside);
+        w.l.overlap_off = 0;
+        if ((off & MW_OVERLAP_TP) != 0) {
+            w.ctx.stack.overlap_tp = w.ctx.stack.overlap_tp_back = 0;
+        }
+        w.ctx.stack.overlap_reduce = grads ? 0 : 0.9;
+        w.ctx.stack.overlap_gather = params ? 0 : 0.9;
+        if (grads && params) {
+            w.ctx.stack.overlap_fsdp = 0;
+        }
+        double serial = step_s(&w, NULL);
+        if (cases[i].zero < 2 || (grads && params)) {
+            mw_assert_near(alone, serial, 0, 0);
+        }
+        end(&w);
+    }
+}
+
 /* A spread of 1 % over 8 ranks: all compute takes 2.0393 % longer. */
 static void test_stragglers_slow_the_work(void **state)
 {
@@ -269,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_host_is_the_floor),
         cmocka_unit_test(test_tensor_parallel_hides),
         cmocka_unit_test(test_reduction_hides),
+        cmocka_unit_test(test_overlap_is_switched_off),
         cmocka_unit_test(test_stragglers_slow_the_work),
         cmocka_unit_test(test_prediction_modules),
         cmocka_unit_test(test_fixed_cost)};
