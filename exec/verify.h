@@ -12,8 +12,9 @@
  *                     first step, 2e-4 in later ones
  *   tp > 1, cp > 1    2e-4
  *   loss              2e-6 relative (pp alone: equal)
- *   bf16              but for pp alone, and dp in the first step: 5e-2, the
- * loss 1e-3 (bfloat16 rounds to 2^-9 = 2e-3 of a value)
+ *   bf16              but for pp alone, and dp without ep in the first step:
+ *                     5e-2, with experts 2e-1; the loss 1e-3 (bfloat16 rounds
+ *                     to 2^-9 = 2e-3 of a value)
  */
 #ifndef MW_EXEC_VERIFY_H
 #define MW_EXEC_VERIFY_H
