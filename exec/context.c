@@ -126,8 +126,10 @@ void mw_context_open(struct mw_exec *ex)
     case MW_CP_RING:
         mw_ring_open(ex);
         break;
+    case MW_CP_PASSQ:
+        mw_query_open(ex);
+        break;
     case MW_CP_A2A:
-    case MW_CP_PASSQ: /* refused by job.c */
         break;
     }
 }
@@ -153,7 +155,7 @@ enum mw_status mw_context_set_forward(struct mw_exec *ex,
         ex->dev->ops->attention_fwd(ex->dev, a);
         break;
     case MW_CP_PASSQ:
-        break;
+        return mw_query_forward(ex, a);
     }
     return MW_OK;
 }
@@ -171,7 +173,7 @@ enum mw_status mw_context_set_backward(struct mw_exec *ex,
         ex->dev->ops->attention_bwd(ex->dev, a);
         break;
     case MW_CP_PASSQ:
-        break;
+        return mw_query_backward(ex, a);
     }
     return MW_OK;
 }

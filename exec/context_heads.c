@@ -72,7 +72,8 @@ static enum mw_status exchange(struct mw_exec *ex, const char *name, int width)
 {
     struct mw_comm *cp = ex->cp_deal;
     size_t n = (size_t)ex->dims.rows * (size_t)width;
-    const struct mw_rec_event e = mw_context_event(ex, name, MW_ALL_TO_ALL, n);
+    struct mw_rec_event e = mw_context_event(ex, name, MW_ALL_TO_ALL, n);
+    e.is_dealt = true;
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
         cp->ops->all_to_all(cp, ex->cp_mem[SEND], ex->cp_mem[RECV],

@@ -4,6 +4,7 @@
  *
  *   gather   context_gather.c   keys and values of all ranks before the core
  *   ring     context_ring.c     blocks of them pass by, one a step
+ *   pass_q   context_query.c    blocks of queries pass by instead
  *   a2a      context_heads.c    whole sequences of a part of the heads
  *
  * cp_inner is a2a among neighbours around one of the others.
@@ -46,6 +47,24 @@ enum mw_status mw_gather_forward(struct mw_exec *ex,
 enum mw_status mw_gather_backward(struct mw_exec *ex,
                                   const struct mw_block_fwd *f,
                                   const struct mw_dev_attention *a);
+
+/* Queries of one set and keys of another that meet, rows within a sequence; all
+ * keys from `first` on are older than the first query. */
+struct mw_meeting {
+    int row, n_queries, n_keys, first;
+};
+struct mw_meeting mw_context_meet(const struct mw_exec *ex, int queries,
+                                  int keys);
+/* n elements of piece `which` of cp_mem go to the next set; those of the one
+ * before come, by way of piece which + 1. */
+enum mw_status mw_context_pass_on(struct mw_exec *ex, int which, size_t n,
+                                  const char *name, int tag);
+
+void mw_query_open(struct mw_exec *ex);
+enum mw_status mw_query_forward(struct mw_exec *ex,
+                                const struct mw_dev_attention *a);
+enum mw_status mw_query_backward(struct mw_exec *ex,
+                                 const struct mw_dev_attention *a);
 
 void mw_ring_open(struct mw_exec *ex);
 enum mw_status mw_ring_forward(struct mw_exec *ex,

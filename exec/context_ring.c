@@ -22,26 +22,22 @@ enum { KV, KV_NEXT, DKV, DKV_NEXT, OUT, LSE };
 enum { TAG_KV, TAG_DKV };
 
 /* ---- one step ------------------------------------------------------------ */
-/* Own queries and a visitor's keys that meet, rows within a sequence. */
-struct meeting {
-    int row, n_queries, n_keys, first;
-};
-
-static struct meeting meet(const struct mw_exec *ex, int visitor)
+struct mw_meeting mw_context_meet(const struct mw_exec *ex, int queries,
+                                  int keys)
 {
-    int len = ex->cp_set.piece, own = ex->cp_set.index;
-    if (visitor == own) {
-        return (struct meeting){0, 2 * len, 2 * len, 0};
+    int len = ex->cp_set.piece;
+    if (keys == queries) {
+        return (struct mw_meeting){0, 2 * len, 2 * len, 0};
     }
-    if (visitor < own) {
-        return (struct meeting){0, 2 * len, len, len};
+    if (keys < queries) {
+        return (struct mw_meeting){0, 2 * len, len, len};
     }
-    return (struct meeting){len, len, 2 * len, 2 * len};
+    return (struct mw_meeting){len, len, 2 * len, 2 * len};
 }
 
 static struct mw_dev_attention arguments(const struct mw_exec *ex,
                                          const struct mw_dev_attention *a,
-                                         const struct meeting *m, int s)
+                                         const struct mw_meeting *m, int s)
 {
     const struct mw_cp_set *d = &ex->cp_set;
     int in_rank = s * 2 * d->piece, row = in_rank + m->row;
@@ -88,7 +84,8 @@ static void merge(struct mw_exec *ex, const struct mw_dev_attention *whole,
 static void step_forward(struct mw_exec *ex, const struct mw_dev_attention *a,
                          int step)
 {
-    const struct meeting m = meet(ex, visitor_at(ex, step));
+    const struct mw_meeting m =
+        mw_context_meet(ex, ex->cp_set.index, visitor_at(ex, step));
     const struct mw_dev_queries own = {
         .first = m.first, .n = m.n_queries, .ld_lse = ex->cp_set.rows};
     struct mw_dev_attention into = *a;
@@ -109,7 +106,8 @@ static void step_forward(struct mw_exec *ex, const struct mw_dev_attention *a,
 static void step_backward(struct mw_exec *ex, const struct mw_dev_attention *a,
                           int step)
 {
-    const struct meeting m = meet(ex, visitor_at(ex, step));
+    const struct mw_meeting m =
+        mw_context_meet(ex, ex->cp_set.index, visitor_at(ex, step));
     const struct mw_dev_queries own = {.first = m.first,
                                        .n = m.n_queries,
                                        .ld_lse = ex->cp_set.rows,
@@ -140,23 +138,20 @@ static int tag_of(const struct mw_exec *ex, int which)
     return 2 * job->n_virtual * mw_schedule_items(job->schedule) + which;
 }
 
-/* Block `which` goes to the next rank; that of the one before comes. */
-static enum mw_status pass_on(struct mw_exec *ex, int which, const char *name,
-                              int tag)
+enum mw_status mw_context_pass_on(struct mw_exec *ex, int which, size_t n,
+                                  const char *name, int tag)
 {
     struct mw_comm *w = ex->world;
     void **here = &ex->cp_mem[which], **next = &ex->cp_mem[which + 1];
-    const struct mw_rec_event e =
-        mw_context_event(ex, name, MW_SEND_RECV, block_elems(ex));
+    const struct mw_rec_event e = mw_context_event(ex, name, MW_SEND_RECV, n);
     struct mw_send sent = {NULL};
     MW_TRY(ex->dev->ops->sync(ex->dev, ex->err));
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st =
-        w->ops->send(w, *here, block_elems(ex), ex->elem, neighbour(ex, 1),
-                     tag_of(ex, tag), &sent, ex->err);
+    enum mw_status st = w->ops->send(w, *here, n, ex->elem, neighbour(ex, 1),
+                                     tag_of(ex, tag), &sent, ex->err);
     if (st == MW_OK) {
-        st = w->ops->recv(w, *next, block_elems(ex), ex->elem,
-                          neighbour(ex, -1), tag_of(ex, tag), ex->err);
+        st = w->ops->recv(w, *next, n, ex->elem, neighbour(ex, -1),
+                          tag_of(ex, tag), ex->err);
     }
     if (st == MW_OK) {
         st = w->ops->wait(w, &sent, ex->err);
@@ -176,7 +171,8 @@ enum mw_status mw_ring_forward(struct mw_exec *ex,
     for (int step = 0; step < n; step++) {
         step_forward(ex, a, step);
         if (step + 1 < n) {
-            MW_TRY(pass_on(ex, KV, "cp_kv", TAG_KV));
+            MW_TRY(
+                mw_context_pass_on(ex, KV, block_elems(ex), "cp_kv", TAG_KV));
         }
     }
     return MW_OK;
@@ -191,9 +187,10 @@ enum mw_status mw_ring_backward(struct mw_exec *ex,
     for (int step = 0; step < n; step++) {
         step_backward(ex, a, step);
         if (step + 1 < n) {
-            MW_TRY(pass_on(ex, KV, "cp_kv", TAG_KV));
+            MW_TRY(
+                mw_context_pass_on(ex, KV, block_elems(ex), "cp_kv", TAG_KV));
         }
-        MW_TRY(pass_on(ex, DKV, "cp_dkv", TAG_DKV));
+        MW_TRY(mw_context_pass_on(ex, DKV, block_elems(ex), "cp_dkv", TAG_DKV));
     }
     mw_context_pack(ex, ex->cp_mem[DKV], a->dk, a->dv, a->ld_kv, true);
     return MW_OK;

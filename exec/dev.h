@@ -61,6 +61,7 @@ struct mw_dev_attention {
 struct mw_dev_queries {
     int first, n, ld_lse;
     bool adds_dq;
+    const float *dots; /* backward: of attention_dots, or NULL */
 };
 /* Two parts of a softmax become one: see struct mw_k_merge. */
 struct mw_dev_merge {
@@ -211,6 +212,9 @@ struct mw_dev_ops {
                                const struct mw_dev_attention *a,
                                const struct mw_dev_queries *own);
     void (*attention_merge)(struct mw_dev *dev, const struct mw_dev_merge *m);
+    /* rowsum(dout out) of queries as lse; NULL where `dots` is not taken. */
+    void (*attention_dots)(struct mw_dev *dev, const struct mw_dev_attention *a,
+                           const struct mw_dev_queries *own, float *dots);
     /* In place on n_heads heads of rows ld apart; sign -1 is backward. */
     void (*rotary)(struct mw_dev *dev, void *x, int rows, int ld, int seq,
                    int n_heads, int head_dim, int sign);

@@ -267,14 +267,19 @@ static void host_attention_bwd(struct mw_dev *dev,
     slow_end(dev, MW_OP_ATTENTION, t);
 }
 
+static struct mw_k_queries queries_of(const struct mw_dev_queries *own)
+{
+    return (struct mw_k_queries){own->first, own->n, own->ld_lse, own->adds_dq,
+                                 own->dots};
+}
+
 static void host_attention_part_fwd(struct mw_dev *dev,
                                     const struct mw_dev_attention *a,
                                     const struct mw_dev_queries *own)
 {
     struct mw_k_attention shape = attention_shape(a);
     struct mw_k_attention_io io = attention_io(a);
-    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
-                                      own->adds_dq};
+    const struct mw_k_queries part = queries_of(own);
     int64_t t = slow_begin(dev, MW_OP_ATTENTION);
     mw_k_attention_part_fwd(&shape, &part, &io);
     slow_end(dev, MW_OP_ATTENTION, t);
@@ -286,10 +291,21 @@ static void host_attention_part_bwd(struct mw_dev *dev,
 {
     struct mw_k_attention shape = attention_shape(a);
     struct mw_k_attention_io io = attention_io(a);
-    const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
-                                      own->adds_dq};
+    const struct mw_k_queries part = queries_of(own);
     int64_t t = slow_begin(dev, MW_OP_ATTENTION);
     mw_k_attention_part_bwd(&shape, &part, &io);
+    slow_end(dev, MW_OP_ATTENTION, t);
+}
+
+static void host_attention_dots(struct mw_dev *dev,
+                                const struct mw_dev_attention *a,
+                                const struct mw_dev_queries *own, float *dots)
+{
+    struct mw_k_attention shape = attention_shape(a);
+    struct mw_k_attention_io io = attention_io(a);
+    const struct mw_k_queries part = queries_of(own);
+    int64_t t = slow_begin(dev, MW_OP_ATTENTION);
+    mw_k_attention_dots(&shape, &part, &io, dots);
     slow_end(dev, MW_OP_ATTENTION, t);
 }
 
@@ -472,6 +488,7 @@ const struct mw_dev_ops mw_dev_host = {
     .experts = &mw_dev_host_experts,
     .attention_part_fwd = host_attention_part_fwd,
     .attention_part_bwd = host_attention_part_bwd,
+    .attention_dots = host_attention_dots,
     .attention_merge = host_attention_merge,
     .rotary_at = host_rotary_at,
     .rotary = host_rotary,

@@ -118,7 +118,8 @@ static int peers_of(const struct mw_layout *l, int rank, int *peers)
             peers[n++] = mw_layout_rank(l, at);
         }
     }
-    for (int i = 0; i < l->cp && l->cp_form == MW_CP_RING; i++) {
+    bool is_ring = l->cp_form == MW_CP_RING || l->cp_form == MW_CP_PASSQ;
+    for (int i = 0; i < l->cp && is_ring; i++) {
         struct mw_coord at = own;
         int ahead = (i - own.cp + l->cp) % l->cp, step = mw_context_ways(l);
         at.cp = i;

@@ -75,10 +75,6 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "recomputation of modules other than core_attn",
                      "plan without recompute_modules");
     }
-    if (l->cp > 1 && l->cp_form == MW_CP_PASSQ) {
-        return lacks(err, "queries passed round a ring",
-                     "plan with cp_form ring");
-    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         return lacks(err, "compressed gradients",
                      "plan with grad_compression none");
@@ -256,6 +252,17 @@ static enum mw_status check_dtype(const struct mw_workload *w,
     return MW_OK;
 }
 
+/* A GPU's kernel of attention wants an output that is not there. */
+static enum mw_status check_backend(const struct mw_layout *l,
+                                    const char *backend, struct mw_err *err)
+{
+    bool is_host = strcmp(backend, "host") == 0;
+    return l->cp > 1 && l->cp_form == MW_CP_PASSQ && !is_host
+               ? lacks(err, "queries passed round a ring there",
+                       "plan with cp_form ring")
+               : MW_OK;
+}
+
 enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
                             struct mw_err *err)
 {
@@ -271,6 +278,9 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
     }
     if (st == MW_OK) {
         st = check_documents(job, err);
+    }
+    if (st == MW_OK) {
+        st = check_backend(&job->layout, backend, err);
     }
     if (st == MW_OK) {
         st = check_model(job->model, &job->layout, err);

@@ -28,6 +28,7 @@ struct mw_rec_event {
     enum mw_dim dim; /* whose group */
     bool is_expert;  /* MW_DIM_DP: the ranks that have the same experts */
     bool is_routed;  /* compute: as long as rows came to this rank's experts */
+    bool is_dealt;   /* MW_DIM_CP: those that deal out heads to each other */
     bool is_copy;    /* MW_DIM_DP: those that own the same share (dp_shard) */
     enum mw_coll_op coll;
     int peer, tag; /* sends and receives: world rank, message tag */

@@ -102,7 +102,7 @@ static double collective_cost(const struct mw_exec *ex,
     } else if (e->dim == MW_DIM_PP) {
         g = pair_group(ex, ctx);
     } else if (e->dim == MW_DIM_CP) {
-        bool is_inner = e->coll == MW_ALL_TO_ALL && l->cp_inner > 1;
+        bool is_inner = e->is_dealt && l->cp_inner > 1;
         g = mw_cost_cp_group(l, is_inner, ctx->gpus_per_node);
     } else {
         g = mw_cost_group(l, e->dim, ctx->gpus_per_node);
@@ -136,7 +136,7 @@ static struct mw_comm *group_of(const struct mw_exec *ex,
     case MW_DIM_ETP:
         return ex->etp;
     case MW_DIM_CP:
-        return e->coll == MW_ALL_TO_ALL ? ex->cp_deal : ex->cp_ring;
+        return e->is_dealt ? ex->cp_deal : ex->cp_ring;
     case MW_DIM_DP:
         return e->is_copy ? ex->copies : e->is_expert ? ex->edp : ex->dp;
     case MW_DIM_TP:

@@ -33,7 +33,7 @@ struct head {
     const float *q, *k, *v;
     float *dq, *dk, *dv;
     float *out, *lse;
-    const float *dout;
+    const float *dout, *dots;
     int ld_q, ld_kv, ld_out;
     int seq, dim; /* queries */
     int first;    /* keys that are older than the first query */
@@ -55,7 +55,7 @@ static struct head head_at(const struct mw_k_attention *a,
     struct head hd = {.q = io->q + at_q,
                       .k = io->k + at_kv,
                       .v = io->v + at_kv,
-                      .out = io->out + at_out,
+                      .out = io->out ? io->out + at_out : NULL,
                       .lse = io->lse + (size_t)h * rows + row,
                       .ld_q = a->ld_q,
                       .ld_kv = a->ld_kv,
@@ -200,7 +200,11 @@ static void head_bwd(const struct head *hd, float *scratch)
         const float *dout = hd->dout + at_out;
         scores(hd, p, q0, n_q, n_k);
         probabilities(hd, p, q0, n_q, n_k);
-        row_dots(d, dout, hd->out + at_out, hd->ld_out, n_q, hd->dim);
+        if (hd->dots) {
+            memcpy(d, hd->dots + q0, (size_t)n_q * sizeof *d);
+        } else {
+            row_dots(d, dout, hd->out + at_out, hd->ld_out, n_q, hd->dim);
+        }
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, n_k, hd->dim, n_q,
                     1.0f, p, n_k, dout, hd->ld_out, 1.0f, hd->dv, hd->ld_kv);
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_q, n_k, hd->dim,
@@ -243,6 +247,7 @@ static struct head part_at(const struct mw_k_attention *a,
 {
     struct head hd = head_at(a, io, 0, h);
     hd.lse = io->lse + (size_t)h * (size_t)own->ld_lse;
+    hd.dots = own->dots ? own->dots + (size_t)h * (size_t)own->ld_lse : NULL;
     hd.seq = own->n;
     hd.first = own->first;
     hd.adds_dq = own->adds_dq;
@@ -266,6 +271,18 @@ void mw_k_attention_part_bwd(const struct mw_k_attention *a,
     for (int h = 0; h < a->n_heads; h++) {
         struct head hd = part_at(a, own, io, h);
         head_bwd(&hd, io->scratch);
+    }
+}
+
+void mw_k_attention_dots(const struct mw_k_attention *a,
+                         const struct mw_k_queries *own,
+                         const struct mw_k_attention_io *io, float *dots)
+{
+    int ld = a->n_heads * a->head_dim;
+    for (int h = 0; h < a->n_heads; h++) {
+        int at = h * a->head_dim;
+        row_dots(dots + (size_t)h * (size_t)own->ld_lse, io->dout + at,
+                 io->out + at, ld, own->n, a->head_dim);
     }
 }
 

@@ -128,6 +128,8 @@ void mw_k_attention_bwd(const struct mw_k_attention *a,
 struct mw_k_queries {
     int first, n, ld_lse;
     bool adds_dq;
+    const float *dots; /* backward: rowsum(dout out), laid out as lse; NULL:
+                          made of out, which else is not read */
 };
 void mw_k_attention_part_fwd(const struct mw_k_attention *a,
                              const struct mw_k_queries *own,
@@ -135,6 +137,11 @@ void mw_k_attention_part_fwd(const struct mw_k_attention *a,
 void mw_k_attention_part_bwd(const struct mw_k_attention *a,
                              const struct mw_k_queries *own,
                              const struct mw_k_attention_io *io);
+
+/* rowsum(dout out) of own->n queries into dots [n_heads][own->ld_lse]. */
+void mw_k_attention_dots(const struct mw_k_attention *a,
+                         const struct mw_k_queries *own,
+                         const struct mw_k_attention_io *io, float *dots);
 
 /*
  * Out and lse of the same queries over other keys, added to those of the first

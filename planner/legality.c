@@ -233,7 +233,6 @@ static const struct mw_rule rules[] = {
     {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
-    {"host_pass_q", HOST, "cp > 1 -> cp_form != 'pass_q'", "our host executor passes keys and values, not queries", "exec/job.c"},
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
      "our host executor offloads optimizer states to memory alone", "exec/job.c"},

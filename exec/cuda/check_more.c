@@ -90,7 +90,7 @@ static void attention_b(struct mw_check *c, const void *arg)
 /* All queries see all keys: a step of a ring. */
 static struct mw_dev_queries queries(const struct more *m)
 {
-    return (struct mw_dev_queries){m->rows, m->rows, m->rows, false};
+    return (struct mw_dev_queries){m->rows, m->rows, m->rows, false, NULL};
 }
 
 static void part_f(struct mw_check *c, const void *arg)

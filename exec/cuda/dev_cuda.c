@@ -225,7 +225,7 @@ static void cuda_attention_part_fwd(struct mw_dev *dev,
     struct mw_cuda *c = self(dev);
     const struct mw_k_attention_cuda k = attention_arg(c, a);
     const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
-                                      own->adds_dq};
+                                      own->adds_dq, NULL};
     MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_part_fwd_cuda, &k, &part,
                c->stream);
 }
@@ -237,7 +237,7 @@ static void cuda_attention_part_bwd(struct mw_dev *dev,
     struct mw_cuda *c = self(dev);
     const struct mw_k_attention_cuda k = attention_arg(c, a);
     const struct mw_k_queries part = {own->first, own->n, own->ld_lse,
-                                      own->adds_dq};
+                                      own->adds_dq, NULL};
     MW_CUDA_OP(c, MW_OP_ATTENTION, mw_k_attention_part_bwd_cuda, &k, &part,
                c->stream);
 }

@@ -8,7 +8,7 @@
  *                          stage that are recomputed, offload the percentage of
  *                          the optimizer that is on the host, shard dp_shard,
  *                          doc the tokens of a document
- *   sp ring a2a selective full bf16
+ *   sp ring passq a2a selective full bf16
  *   attention              adapters of attention alone
  *   kept                   reshard: false
  *   bare                   no layers beside embedding and head
@@ -73,6 +73,8 @@ static bool set_word(struct matrix_case *c, const char *word)
         c->sp = true;
     } else if (strcmp(word, "ring") == 0) {
         c->cp_form = MW_CP_RING;
+    } else if (strcmp(word, "passq") == 0) {
+        c->cp_form = MW_CP_PASSQ;
     } else if (strcmp(word, "a2a") == 0) {
         c->cp_form = MW_CP_A2A;
     } else if (strcmp(word, "selective") == 0) {

@@ -61,6 +61,8 @@ static const char *const context[] = {
     "llama cp4 ring dp2 zero3 full", "llama cp2 ring pp4 zb-h2",
     "gpt cp8 a2a", "*llama tp2 sp cp2 a2a pp2 mb2 zb-h1 full",
     "*llama tp2 sp pp2 dp2 mb2 doc4", "gpt cp2 a2a pp4 mb2 doc8 selective",
+    "*llama cp8 passq", "gpt cp4 passq pp2 mb2 selective", "llama cp2 passq pp4 zb-h1",
+    "llama tp2 sp cp4 passq full", "gpt cp8 inner2 passq",
     "*llama cp8 inner2 ring", "gpt cp8 inner4 ring mb2", "gpt cp8 inner2",
     "llama tp2 sp cp4 inner2 selective", "*llama cp4 inner2 ring dp2 zero3 full",
     "llama cp4 inner2 pp2 zb-h1 selective first2", "moe cp4 inner2 ring dp2 ep4",
@@ -169,7 +171,7 @@ static void test_tied(void **state)
 struct counts {
     int plans, sampled, sp, ep, etp, lora, chunks, offload;
     int shard, kept, first;
-    int zero[4], recompute[3], cp_form[3], model[MATRIX_MODELS];
+    int zero[4], recompute[3], cp_form[4], model[MATRIX_MODELS];
 };
 
 static void count(const char *text, struct counts *n)
@@ -245,7 +247,7 @@ static void test_the_list_has_everything(void **state)
     at_least("recompute_layers", n.first, 4);
     all_of("zero", n.zero, 4, 5);
     all_of("recompute", n.recompute, 3, 3);
-    all_of("cp_form", n.cp_form, 3, 3);
+    all_of("cp_form", n.cp_form, 4, 3);
     all_of("model", n.model, MATRIX_MODELS, 2);
     const struct mw_sched_kind *kind;
     for (size_t i = 0; (kind = mw_schedule_kind(i)) != NULL; i++) {

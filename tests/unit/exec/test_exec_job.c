@@ -69,10 +69,6 @@ static void refusals(void **state)
     l.cp_form = MW_CP_RING;
     check_refused("gpt-small", "fp32, attention: flash, doc_tokens: 4", &l,
                   "packed sequences in a ring");
-    l = layout(1, 4, 1, 1);
-    l.cp_form = MW_CP_PASSQ;
-    check_refused("gpt-small", "fp32, attention: flash", &l,
-                  "queries passed round a ring; plan with cp_form ring");
     l = layout(1, 1, 4, 1);
     l.recompute = MW_RECOMPUTE_SELECTIVE;
     l.recompute_modules = MW_MODULE_MLP;

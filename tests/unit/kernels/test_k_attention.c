@@ -243,6 +243,36 @@ static void parts_make_the_whole(void **state)
     problem_free(&part);
 }
 
+/* What is made of out may be brought instead: to the bit, without out. */
+static void dots_stand_for_the_output(void **state)
+{
+    (void)state;
+    struct problem with, without;
+    float dots[70 * 4];
+    struct mw_k_queries own = {.first = 0, .n = 70, .ld_lse = 70};
+    problem_make(&with, 1, 70, 4, 2, 8);
+    problem_make(&without, 1, 70, 4, 2, 8);
+    struct problem *each[] = {&with, &without};
+    for (int i = 0; i < 2; i++) {
+        struct problem *p = each[i];
+        struct mw_k_attention_io io = {p->q,   p->k,      p->v,  p->out,
+                                       p->lse, p->dout,   p->dq, p->dk,
+                                       p->dv,  p->scratch};
+        mw_k_attention_part_fwd(&p->a, &own, &io);
+        if (i == 1) {
+            mw_k_attention_dots(&p->a, &own, &io, dots);
+            own.dots = dots;
+            io.out = NULL;
+        }
+        mw_k_attention_part_bwd(&p->a, &own, &io);
+    }
+    assert_memory_equal(with.dq, without.dq, with.n_q * sizeof(float));
+    assert_memory_equal(with.dk, without.dk, with.n_kv * sizeof(float));
+    assert_memory_equal(with.dv, without.dv, with.n_kv * sizeof(float));
+    problem_free(&with);
+    problem_free(&without);
+}
+
 /* Queries from `row` on over the keys from `key` on, with strides of the whole
  * problem. */
 static struct mw_k_attention_io block_of(const struct problem *p, int row,
@@ -368,6 +398,7 @@ int main(void)
         cmocka_unit_test(first_row_is_its_value),
         cmocka_unit_test(fused_buffer_is_the_same),
         cmocka_unit_test(parts_make_the_whole),
+        cmocka_unit_test(dots_stand_for_the_output),
         cmocka_unit_test(keys_in_parts_make_the_whole),
         cmocka_unit_test(merge_by_hand),
         cmocka_unit_test(rotary_by_hand),
