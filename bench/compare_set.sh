@@ -47,9 +47,9 @@ PY
 # The wall clock, first of all hurt by other work: say how much of it there was.
 if [ "$(nproc)" -ge 2 ]; then
     echo "programs running beside: $(($(cut -d' ' -f4 /proc/loadavg | cut -d/ -f1) - 1))"
+    rm -rf "$out/wall" # a calibration ages with the machine's clock
     "$mw" compare --set "$here/scenarios/matrix" -o "$out/wall" --clock wall \
-        --max-ranks 2 --hwdb "$out/hwdb-gpt-small-2-ranks" --quiet --max-error 0.1 \
-        >"$out/wall.txt" || status=$?
+        --max-ranks 2 --quiet --max-error 0.1 >"$out/wall.txt" || status=$?
     cat "$out/wall.txt"
 fi
 exit $status
