@@ -2,6 +2,7 @@
 #ifndef MW_TESTS_UNIT_STEP_FIXTURE_H
 #define MW_TESTS_UNIT_STEP_FIXTURE_H
 
+#include "sim/step/ledger.h"
 #include "sim/step/step.h"
 
 #include <stdarg.h>
@@ -124,6 +125,29 @@ static inline double step_forms_agree(const struct step_world *w,
     assert_memory_equal(&peak, &r.peak_bytes, sizeof peak);
     mw_step_result_release(&r);
     return r.step_time_s;
+}
+
+/* The last row of a dimension and collective in the first device's ledger; all
+ * zero where there is none. */
+static inline struct mw_ledger_row step_ledger_row(const struct step_world *w,
+                                                   const struct mw_layout *l,
+                                                   enum mw_dim dim,
+                                                   enum mw_coll_op op)
+{
+    struct mw_ledger ledger = {NULL, 0, 0};
+    struct mw_ledger_row row = {0};
+    struct mw_plan plan;
+
+    step_plan(&plan, &w->s, l);
+    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
+    for (size_t i = 0; i < ledger.n; i++) {
+        if (ledger.v[i].dim == dim && ledger.v[i].op == op) {
+            row = ledger.v[i];
+        }
+    }
+    mw_array_release(&ledger);
+    mw_plan_release(&plan);
+    return row;
 }
 
 #endif

@@ -31,31 +31,11 @@ static struct mw_layout layout(int zero, enum mw_grad_compression how)
     return l;
 }
 
-static struct mw_ledger_row row_of(const struct step_world *w,
-                                   const struct mw_layout *l,
-                                   enum mw_coll_op op)
-{
-    struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
-    struct mw_plan plan;
-
-    step_plan(&plan, &w->s, l);
-    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == MW_DIM_DP && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
-    mw_array_release(&ledger);
-    mw_plan_release(&plan);
-    return row;
-}
-
 static double params_of(const struct step_world *w)
 {
     struct mw_layout l = layout(0, MW_COMPRESS_NONE);
 
-    return row_of(w, &l, MW_ALL_REDUCE).message_bytes / 4;
+    return step_ledger_row(w, &l, MW_DIM_DP, MW_ALL_REDUCE).message_bytes / 4;
 }
 
 /* P / 8 bytes twice, (n - 1) / n of them on the wire, against 2 (n - 1) / n of
@@ -68,12 +48,15 @@ static void test_onebit_counts(void **state)
     open_world(&w);
     struct mw_layout plain = layout(0, MW_COMPRESS_NONE);
     struct mw_layout l = layout(0, MW_COMPRESS_ONEBIT);
-    struct mw_ledger_row all = row_of(&w, &plain, MW_ALL_REDUCE);
-    struct mw_ledger_row turn = row_of(&w, &l, MW_ALL_TO_ALL);
-    struct mw_ledger_row gather = row_of(&w, &l, MW_ALL_GATHER);
+    struct mw_ledger_row all =
+        step_ledger_row(&w, &plain, MW_DIM_DP, MW_ALL_REDUCE);
+    struct mw_ledger_row turn =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_TO_ALL);
+    struct mw_ledger_row gather =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER);
     double p = params_of(&w), scales = 2.0 * 4 * REPLICAS;
 
-    assert_true(row_of(&w, &l, MW_ALL_REDUCE).count == 0);
+    assert_true(step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_REDUCE).count == 0);
     mw_assert_near(turn.count, 1, 0, 0);
     mw_assert_near(turn.message_bytes, p / 8, 1e-12, 0);
     mw_assert_near(turn.wire_bytes, p / 8 * (REPLICAS - 1) / REPLICAS, 1e-12,
@@ -95,10 +78,13 @@ static void test_zeropp_counts(void **state)
     open_world(&w);
     struct mw_layout l = layout(3, MW_COMPRESS_ZEROPP);
     double p = params_of(&w);
-    struct mw_ledger_row gather = row_of(&w, &l, MW_ALL_GATHER);
-    struct mw_ledger_row turn = row_of(&w, &l, MW_ALL_TO_ALL);
+    struct mw_ledger_row gather =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER);
+    struct mw_ledger_row turn =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_TO_ALL);
 
-    assert_true(row_of(&w, &l, MW_REDUCE_SCATTER).count == 0);
+    assert_true(step_ledger_row(&w, &l, MW_DIM_DP, MW_REDUCE_SCATTER).count ==
+                0);
     mw_assert_near(gather.message_bytes, 2 * (1 + 2) * p, 1e-12, 0);
     mw_assert_near(
         gather.wire_bytes,
@@ -209,8 +195,10 @@ static void test_zeropp_in_one_node(void **state)
     struct mw_layout plain = layout(3, MW_COMPRESS_NONE);
 
     l.dp = plain.dp = IN_NODE;
-    struct mw_ledger_row gather = row_of(&w, &l, MW_ALL_GATHER);
-    struct mw_ledger_row whole = row_of(&w, &plain, MW_ALL_GATHER);
+    struct mw_ledger_row gather =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER);
+    struct mw_ledger_row whole =
+        step_ledger_row(&w, &plain, MW_DIM_DP, MW_ALL_GATHER);
     struct mw_step_result a = run(&w, &l), b = run(&w, &plain);
 
     mw_assert_near(gather.message_bytes, whole.message_bytes / 2, 1e-12, 0);

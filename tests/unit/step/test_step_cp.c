@@ -173,26 +173,6 @@ static void test_packed_documents(void **state)
 
 /* ---- what is sent ----------------------------------------------------------
  */
-static struct mw_ledger_row row_of(const struct step_world *w,
-                                   const struct mw_layout *l,
-                                   enum mw_coll_op op)
-{
-    struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
-    struct mw_plan plan;
-
-    step_plan(&plan, &w->s, l);
-    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == MW_DIM_CP && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
-    mw_array_release(&ledger);
-    mw_plan_release(&plan);
-    return row;
-}
-
 /* Keys and values of a rank's tokens, 2 bytes each. */
 static double block_bytes(int cp)
 {
@@ -214,7 +194,8 @@ static void test_ring_counts(void **state)
             double m = 64.0 * cp / 8;
 
             l.recompute = (enum mw_recompute)r;
-            struct mw_ledger_row row = row_of(&w, &l, MW_SEND_RECV);
+            struct mw_ledger_row row =
+                step_ledger_row(&w, &l, MW_DIM_CP, MW_SEND_RECV);
 
             mw_assert_near(row.count,
                            m * LAYERS * ((2 + again[r]) * (cp - 1) + cp), 0, 0);
@@ -222,7 +203,8 @@ static void test_ring_counts(void **state)
                            1e-12, 0);
             mw_assert_near(row.wire_bytes, row.message_bytes, 0, 0);
             assert_int_equal(row.n_ranks, cp);
-            assert_true(row_of(&w, &l, MW_ALL_GATHER).count == 0);
+            assert_true(
+                step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_GATHER).count == 0);
         }
     }
     step_world_close(&w);
@@ -247,8 +229,10 @@ static void test_pass_q_counts(void **state)
             double n = 64.0 * cp / 8 * LAYERS;
 
             l.recompute = (enum mw_recompute)r;
-            struct mw_ledger_row ring = row_of(&w, &l, MW_SEND_RECV);
-            struct mw_ledger_row home = row_of(&w, &l, MW_ALL_TO_ALL);
+            struct mw_ledger_row ring =
+                step_ledger_row(&w, &l, MW_DIM_CP, MW_SEND_RECV);
+            struct mw_ledger_row home =
+                step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_TO_ALL);
 
             mw_assert_near(ring.count, n * ((2 + again[r]) * (cp - 1) + cp), 0,
                            0);
@@ -298,7 +282,8 @@ static void test_ulysses_counts(void **state)
     for (int cp = 2; cp <= 8; cp *= 2) {
         struct mw_layout l = layout(MW_CP_A2A, cp, 8 / cp);
         double m = 64.0 * cp / 8;
-        struct mw_ledger_row row = row_of(&w, &l, MW_ALL_TO_ALL);
+        struct mw_ledger_row row =
+            step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_TO_ALL);
         double buffers = 2.0 * SEQ / cp * HEAD_DIM *
                          (2 * Q_HEADS + 2 * KV_HEADS); /* q, o; k, v */
 
@@ -307,8 +292,8 @@ static void test_ulysses_counts(void **state)
         mw_assert_near(row.wire_bytes, row.message_bytes * (cp - 1) / cp, 1e-12,
                        0);
         l.recompute = MW_RECOMPUTE_SELECTIVE;
-        mw_assert_near(row_of(&w, &l, MW_ALL_TO_ALL).count, m * LAYERS * 12, 0,
-                       0);
+        mw_assert_near(step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_TO_ALL).count,
+                       m * LAYERS * 12, 0, 0);
     }
     step_world_close(&w);
 }
@@ -321,10 +306,11 @@ static void test_gather_counts(void **state)
 
     (void)state;
     open_world(&w, "dgx-h100", 1);
-    mw_assert_near(row_of(&w, &l, MW_ALL_GATHER).count, 32.0 * LAYERS * 2, 0,
-                   0);
-    mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).message_bytes,
-                   32.0 * LAYERS * block_bytes(1), 1e-12, 0);
+    mw_assert_near(step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_GATHER).count,
+                   32.0 * LAYERS * 2, 0, 0);
+    mw_assert_near(
+        step_ledger_row(&w, &l, MW_DIM_CP, MW_REDUCE_SCATTER).message_bytes,
+        32.0 * LAYERS * block_bytes(1), 1e-12, 0);
     step_world_close(&w);
 }
 

@@ -34,26 +34,6 @@ static struct mw_layout layout(enum mw_cp_form form, int cp, int inner, int dp)
     return l;
 }
 
-static struct mw_ledger_row row_of(const struct step_world *w,
-                                   const struct mw_layout *l,
-                                   enum mw_coll_op op)
-{
-    struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
-    struct mw_plan plan;
-
-    step_plan(&plan, &w->s, l);
-    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == MW_DIM_CP && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
-    mw_array_release(&ledger);
-    mw_plan_release(&plan);
-    return row;
-}
-
 static double core_flops(const struct step_world *w, const struct mw_layout *l,
                          enum mw_pass pass)
 {
@@ -111,8 +91,10 @@ static void test_counts(void **state)
     for (int inner = 2; inner <= 8; inner *= 2) {
         struct mw_layout l = layout(MW_CP_RING, 16, inner, 1);
         double own = 2.0 * SEQ / 16 * HEAD_DIM, times = 16 * LAYERS;
-        struct mw_ledger_row turn = row_of(&w, &l, MW_ALL_TO_ALL);
-        struct mw_ledger_row ring = row_of(&w, &l, MW_SEND_RECV);
+        struct mw_ledger_row turn =
+            step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_TO_ALL);
+        struct mw_ledger_row ring =
+            step_ledger_row(&w, &l, MW_DIM_CP, MW_SEND_RECV);
         int outer = 16 / inner;
 
         mw_assert_near(turn.message_bytes,
@@ -138,7 +120,8 @@ static void test_gather_counts(void **state)
     (void)state;
     open_world(&w, 2);
     struct mw_layout l = layout(MW_CP_GATHER, 16, 8, 1);
-    struct mw_ledger_row row = row_of(&w, &l, MW_ALL_GATHER);
+    struct mw_ledger_row row =
+        step_ledger_row(&w, &l, MW_DIM_CP, MW_ALL_GATHER);
     double kv = 2.0 * SEQ * KV_HEADS / 8 * HEAD_DIM * 2;
 
     mw_assert_near(row.message_bytes, 16 * LAYERS * 2 * kv, 1e-12, 0);

@@ -28,26 +28,6 @@ static struct mw_layout layout(int zero, int dp_shard)
     return l;
 }
 
-static struct mw_ledger_row row_of(const struct step_world *w,
-                                   const struct mw_layout *l,
-                                   enum mw_coll_op op)
-{
-    struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
-    struct mw_plan plan;
-
-    step_plan(&plan, &w->s, l);
-    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == MW_DIM_DP && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
-    mw_array_release(&ledger);
-    mw_plan_release(&plan);
-    return row;
-}
-
 /* Units: 16 layers, embedding, head (tied: norm alone); fp32 gradients, bf16
  * weights; 2 micro-batches. Shards of 8 on a node each, 4 replicas of them. */
 static void test_counts(void **state)
@@ -57,14 +37,18 @@ static void test_counts(void **state)
     (void)state;
     open_world(&w);
     struct mw_layout l = layout(0, 0);
-    double params = row_of(&w, &l, MW_ALL_REDUCE).message_bytes / 4;
+    double params =
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_REDUCE).message_bytes / 4;
     for (int zero = 1; zero <= 3; zero++) {
         double times = zero == 1 ? 1 : 2;
 
         l = layout(zero, 8);
-        struct mw_ledger_row scatter = row_of(&w, &l, MW_REDUCE_SCATTER);
-        struct mw_ledger_row all = row_of(&w, &l, MW_ALL_REDUCE);
-        struct mw_ledger_row gather = row_of(&w, &l, MW_ALL_GATHER);
+        struct mw_ledger_row scatter =
+            step_ledger_row(&w, &l, MW_DIM_DP, MW_REDUCE_SCATTER);
+        struct mw_ledger_row all =
+            step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_REDUCE);
+        struct mw_ledger_row gather =
+            step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER);
         mw_assert_near(scatter.message_bytes, times * 4 * params, 1e-12, 0);
         mw_assert_near(scatter.wire_bytes, scatter.message_bytes * 7 / 8, 1e-12,
                        0);
@@ -91,10 +75,13 @@ static void test_no_reshard_counts(void **state)
 
     (void)state;
     open_world(&w);
-    mw_assert_near(row_of(&w, &l, MW_ALL_GATHER).count, 2.0 * 2 * 18, 0, 0);
+    mw_assert_near(step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER).count,
+                   2.0 * 2 * 18, 0, 0);
     l.reshard = false;
-    mw_assert_near(row_of(&w, &l, MW_ALL_GATHER).count, 2.0 * 18, 0, 0);
-    mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).count, 2.0 * 18, 0, 0);
+    mw_assert_near(step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER).count,
+                   2.0 * 18, 0, 0);
+    mw_assert_near(step_ledger_row(&w, &l, MW_DIM_DP, MW_REDUCE_SCATTER).count,
+                   2.0 * 18, 0, 0);
     step_world_close(&w);
 }
 

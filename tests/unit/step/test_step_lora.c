@@ -109,26 +109,6 @@ static void test_tied(void **state)
 
 /* ---- messages --------------------------------------------------------------
  */
-static struct mw_ledger_row row_of(const struct step_world *w,
-                                   const struct mw_layout *l,
-                                   enum mw_coll_op op)
-{
-    struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
-    struct mw_plan plan;
-
-    step_plan(&plan, &w->s, l);
-    mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == MW_DIM_DP && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
-    mw_array_release(&ledger);
-    mw_plan_release(&plan);
-    return row;
-}
-
 static void test_messages(void **state)
 {
     struct mw_layout l = layout(1, 1, 8, 0);
@@ -136,13 +116,16 @@ static void test_messages(void **state)
 
     (void)state;
     open_world(&w, "llama2-7b", 1, ", lora_rank: 64");
-    mw_assert_near(row_of(&w, &l, MW_ALL_REDUCE).message_bytes, 4 * 159907840.0,
-                   1e-12, 0);
+    mw_assert_near(
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_REDUCE).message_bytes,
+        4 * 159907840.0, 1e-12, 0);
     l.zero = 3; /* 8 micro-batches, gathered twice each */
-    mw_assert_near(row_of(&w, &l, MW_ALL_GATHER).message_bytes,
-                   8 * 2 * 2 * (159907840.0 + 6738415616.0), 1e-12, 0);
-    mw_assert_near(row_of(&w, &l, MW_REDUCE_SCATTER).message_bytes,
-                   8 * 4 * 159907840.0, 1e-12, 0);
+    mw_assert_near(
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_ALL_GATHER).message_bytes,
+        8 * 2 * 2 * (159907840.0 + 6738415616.0), 1e-12, 0);
+    mw_assert_near(
+        step_ledger_row(&w, &l, MW_DIM_DP, MW_REDUCE_SCATTER).message_bytes,
+        8 * 4 * 159907840.0, 1e-12, 0);
     step_world_close(&w);
 }
 
