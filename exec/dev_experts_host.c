@@ -2,6 +2,7 @@
  * The host device's operators of a mixture of experts: the host kernels.
  */
 #include "exec/dev.h"
+#include "exec/dev_groups.h"
 
 #include "kernels/kernels.h"
 
@@ -31,43 +32,6 @@ static void order(struct mw_dev *dev, const struct mw_k_order *a)
 {
     (void)dev;
     mw_k_route_order(a);
-}
-
-/* By the device's own products, which --slow knows. */
-static void groups_fwd(struct mw_dev *dev, const struct mw_dev_groups *g,
-                       void *y, const void *x, const void *w)
-{
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, y, w);
-        if (at.rows > 0) {
-            dev->ops->linear_fwd(dev, at.y, at.x, at.w, NULL, at.rows, g->n,
-                                 g->k);
-        }
-    }
-}
-
-static void groups_bwd_input(struct mw_dev *dev, const struct mw_dev_groups *g,
-                             void *dx, const void *dy, const void *w)
-{
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, dx, dy, w);
-        if (at.rows > 0) {
-            dev->ops->linear_bwd_input(dev, at.x, at.y, at.w, at.rows, g->n,
-                                       g->k);
-        }
-    }
-}
-
-static void groups_bwd_weight(struct mw_dev *dev, const struct mw_dev_groups *g,
-                              float *dw, const void *dy, const void *x)
-{
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, dy, NULL);
-        if (at.rows > 0) {
-            dev->ops->linear_bwd_weight(dev, dw + at.weight_elem, NULL, at.y,
-                                        at.x, at.rows, g->n, g->k);
-        }
-    }
 }
 
 static void gather(struct mw_dev *dev, void *dst, const void *src,
@@ -112,9 +76,9 @@ const struct mw_dev_expert_ops mw_dev_host_experts = {
     .route_bwd = route_bwd,
     .sort = sort,
     .order = order,
-    .groups_fwd = groups_fwd,
-    .groups_bwd_input = groups_bwd_input,
-    .groups_bwd_weight = groups_bwd_weight,
+    .groups_fwd = mw_dev_groups_fwd,
+    .groups_bwd_input = mw_dev_groups_bwd_input,
+    .groups_bwd_weight = mw_dev_groups_bwd_weight,
     .gather = gather,
     .combine = combine,
     .combine_bwd = combine_bwd,

@@ -6,6 +6,7 @@
  * about as long as a launch, 5 us at 100 TFLOP/s; gpu_check.sh measures both.
  */
 #include "exec/cuda/cuda_int.h"
+#include "exec/dev_groups.h"
 
 const double mw_cuda_small_group_flops = 536870912.0;
 
@@ -79,13 +80,7 @@ static void groups_fwd(struct mw_dev *dev, const struct mw_dev_groups *g,
         MW_CUDA_OP(c, MW_OP_GEMM, mw_k_groups_fwd_cuda, &a, y, x, w, c->stream);
         return;
     }
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, y, w);
-        if (at.rows > 0) {
-            dev->ops->linear_fwd(dev, at.y, at.x, at.w, NULL, at.rows, g->n,
-                                 g->k);
-        }
-    }
+    mw_dev_groups_fwd(dev, g, y, x, w);
 }
 
 static void groups_bwd_input(struct mw_dev *dev, const struct mw_dev_groups *g,
@@ -98,13 +93,7 @@ static void groups_bwd_input(struct mw_dev *dev, const struct mw_dev_groups *g,
                    c->stream);
         return;
     }
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, dx, dy, w);
-        if (at.rows > 0) {
-            dev->ops->linear_bwd_input(dev, at.x, at.y, at.w, at.rows, g->n,
-                                       g->k);
-        }
-    }
+    mw_dev_groups_bwd_input(dev, g, dx, dy, w);
 }
 
 static void groups_bwd_weight(struct mw_dev *dev, const struct mw_dev_groups *g,
@@ -117,13 +106,7 @@ static void groups_bwd_weight(struct mw_dev *dev, const struct mw_dev_groups *g,
                    c->stream);
         return;
     }
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_dev_group at = mw_dev_group_at(dev, g, i, x, dy, NULL);
-        if (at.rows > 0) {
-            dev->ops->linear_bwd_weight(dev, dw + at.weight_elem, NULL, at.y,
-                                        at.x, at.rows, g->n, g->k);
-        }
-    }
+    mw_dev_groups_bwd_weight(dev, g, dw, dy, x);
 }
 
 /* ---- rows -----------------------------------------------------------------
