@@ -265,13 +265,14 @@ static void add_ledger_row(struct mw_page *page, int stage,
                        mw_fmt_bytes(row->message_bytes / row->count, text));
     mw_page_table_cell(page, "%s", mw_fmt_bytes(row->wire_bytes, text));
     mw_page_table_cell(page, "%s", mw_fmt_seconds(row->time_s, text));
+    mw_page_table_cell(page, "%s", mw_fmt_seconds(row->exposed_s, text));
 }
 
 static void add_ledger(struct mw_page *page, const struct mw_report *r)
 {
     static const char *const columns[] = {">stage", "dimension", "collective",
                                           ">ranks", ">a step",   ">message",
-                                          ">sent",  ">alone"};
+                                          ">sent",  ">alone",    ">exposed"};
     const struct mw_diff_side *s = r->side;
     mw_page_heading(page, "Communication");
     mw_page_text(page, "Of a rank in a step; \"alone\" is the time without "

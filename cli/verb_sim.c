@@ -255,7 +255,9 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
     double share[MW_RESOURCE_COUNT];
     struct mw_step_opts opts = {
         .timeline = a->trace != NULL || a->csv != NULL ? &timeline : NULL,
-        .explain = a->is_explained ? &root : NULL};
+        .explain = a->is_explained ? &root : NULL,
+        .stages_s =
+            mw_calloc((size_t)view->plan->layout.pp, sizeof *opts.stages_s)};
 
     mw_arena_init(&arena);
     mw_timeline_init(&timeline);
@@ -275,10 +277,13 @@ static enum mw_status simulate(const struct args *a, struct mw_sim_view *view,
             view->result = &result;
             view->explain = opts.explain;
             view->share = a->has_sensitivity ? share : NULL;
+            view->stages_s = opts.stages_s;
             status = show(a, view, err);
         }
         mw_step_result_release(&result);
     }
+    mw_free(opts.stages_s);
+    view->stages_s = NULL;
     mw_timeline_release(&timeline);
     mw_arena_release(&arena);
     return status;

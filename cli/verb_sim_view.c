@@ -198,11 +198,18 @@ static bool is_shown(int device, int n)
     return device <= 1 || device == n - 1;
 }
 
+static void make_ledger(const struct mw_sim_view *v, int stage,
+                        struct mw_ledger *out)
+{
+    mw_step_ledger(v->scenario, v->plan, v->ctx, stage, out);
+    mw_ledger_expose(out, v->stages_s[stage]);
+}
+
 static void print_ledger(const struct mw_sim_view *v)
 {
     static const char *const names[] = {"stage",   "dimension", "collective",
                                         "ranks",   "a step",    "message",
-                                        "on wire", "alone"};
+                                        "on wire", "alone",     "exposed"};
     struct mw_table *t = mw_table_new();
     char text[MW_FMT_MAX];
 
@@ -214,7 +221,7 @@ static void print_ledger(const struct mw_sim_view *v)
         struct mw_ledger ledger = {NULL, 0, 0};
 
         if (is_shown(d, v->plan->layout.pp)) {
-            mw_step_ledger(v->scenario, v->plan, v->ctx, d, &ledger);
+            make_ledger(v, d, &ledger);
         }
         for (size_t i = 0; i < ledger.n; i++) {
             const struct mw_ledger_row *r = &ledger.v[i];
@@ -230,6 +237,7 @@ static void print_ledger(const struct mw_sim_view *v)
                           mw_fmt_bytes(r->message_bytes / r->count, text));
             mw_table_cell(t, "%s", mw_fmt_bytes(r->wire_bytes, text));
             mw_table_cell(t, "%s", mw_fmt_seconds(r->time_s, text));
+            mw_table_cell(t, "%s", mw_fmt_seconds(r->exposed_s, text));
         }
         mw_array_release(&ledger);
     }
@@ -372,7 +380,7 @@ static json_t *ledger_json(const struct mw_sim_view *v)
     for (int d = 0; d < v->plan->layout.pp; d++) {
         struct mw_ledger ledger = {NULL, 0, 0};
 
-        mw_step_ledger(v->scenario, v->plan, v->ctx, d, &ledger);
+        make_ledger(v, d, &ledger);
         for (size_t i = 0; i < ledger.n; i++) {
             const struct mw_ledger_row *r = &ledger.v[i];
             json_t *o = json_object();
@@ -386,6 +394,7 @@ static json_t *ledger_json(const struct mw_sim_view *v)
             mw_json_set_real(o, "message_bytes", r->message_bytes);
             mw_json_set_real(o, "wire_bytes", r->wire_bytes);
             mw_json_set_real(o, "time_s", r->time_s);
+            mw_json_set_real(o, "exposed_s", r->exposed_s);
             json_array_append_new(rows, o);
         }
         mw_array_release(&ledger);

@@ -17,7 +17,9 @@ struct mw_sim_view {
     const struct mw_explain *explain; /* NULL: not asked for */
     const double *share;          /* [MW_RESOURCE_COUNT]; NULL: not asked for */
     const struct mw_sim_job *job; /* NULL: not asked for */
-    const struct mw_jitter *jitter;     /* NULL: not asked for */
+    const struct mw_jitter *jitter; /* NULL: not asked for */
+    /* [pp] Exposed seconds of each stage; needed by has_ledger. */
+    double (*stages_s)[MW_SPAN_KIND_COUNT];
     const struct mw_sim_unfold *unfold; /* not NULL; looks at is_asked */
     bool has_ledger;
 };

@@ -29,6 +29,7 @@ static void fill_stages(struct mw_diff_side *side)
         s->peak_bytes = side->result.memory[d].total_bytes;
         mw_step_ledger(side->scenario, side->plan, side->ctx, d,
                        &side->ledger[d]);
+        mw_ledger_expose(&side->ledger[d], seconds);
     }
 }
 

@@ -15,7 +15,7 @@
 
 struct sums {
     const struct mw_step_frame *f;
-    struct mw_ledger_row row[MW_DIM_COUNT][MW_COLL_OP_COUNT];
+    struct mw_ledger rows; /* in the order in which they were met */
 };
 
 static double wire_share(enum mw_coll_op op, int n)
@@ -26,21 +26,41 @@ static double wire_share(enum mw_coll_op op, int n)
     return (op == MW_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
 }
 
+static struct mw_ledger_row *row_of(struct sums *s, enum mw_dim dim,
+                                    enum mw_coll_op op,
+                                    const struct mw_group *group)
+{
+    struct mw_ledger_row fresh = {.dim = dim,
+                                  .op = op,
+                                  .n_ranks = group->n_ranks,
+                                  .n_nodes = group->n_nodes,
+                                  .crosses_nodes = group->n_nodes > 1};
+
+    for (size_t i = 0; i < s->rows.n; i++) {
+        struct mw_ledger_row *row = &s->rows.v[i];
+
+        if (row->dim == dim && row->op == op &&
+            row->n_ranks == group->n_ranks && row->n_nodes == group->n_nodes) {
+            return row;
+        }
+    }
+    mw_array_push(&s->rows, fresh);
+    return &s->rows.v[s->rows.n - 1];
+}
+
 static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
                 double count, double bytes, const struct mw_group *group)
 {
-    struct mw_ledger_row *row = &s->row[dim][op];
-
     if (group->n_ranks <= 1 || !(count * bytes > 0)) {
         return;
     }
+    struct mw_ledger_row *row = row_of(s, dim, op, group);
+
     row->count += count;
     row->message_bytes += count * bytes;
     row->wire_bytes += count * bytes * wire_share(op, group->n_ranks);
     row->time_s +=
         count * mw_cost_coll(s->f->price.ctx, op, bytes, group, NULL).time_s;
-    row->n_ranks = group->n_ranks;
-    row->crosses_nodes = row->crosses_nodes || group->n_nodes > 1;
 }
 
 /* Collectives inside the passes of n units. */
@@ -184,6 +204,23 @@ static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
     }
 }
 
+/* By dimension and collective, then the larger group first. */
+static int in_order(const void *a, const void *b)
+{
+    const struct mw_ledger_row *x = a, *y = b;
+
+    if (x->dim != y->dim) {
+        return x->dim < y->dim ? -1 : 1;
+    }
+    if (x->op != y->op) {
+        return x->op < y->op ? -1 : 1;
+    }
+    if (x->n_ranks != y->n_ranks) {
+        return x->n_ranks > y->n_ranks ? -1 : 1;
+    }
+    return (x->n_nodes < y->n_nodes) - (x->n_nodes > y->n_nodes);
+}
+
 void mw_step_ledger(const struct mw_scenario *scenario,
                     const struct mw_plan *plan, const struct mw_cost_ctx *ctx,
                     int device, struct mw_ledger *out)
@@ -214,16 +251,72 @@ void mw_step_ledger(const struct mw_scenario *scenario,
     if (!sched->is_forward_only) {
         add_tail(&s, device);
     }
-    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
-        for (int op = 0; op < MW_COLL_OP_COUNT; op++) {
-            struct mw_ledger_row row = s.row[dim][op];
-
-            row.dim = (enum mw_dim)dim;
-            row.op = (enum mw_coll_op)op;
-            if (row.count > 0) {
-                mw_array_push(out, row);
-            }
-        }
+    if (s.rows.n > 0) {
+        qsort(s.rows.v, s.rows.n, sizeof *s.rows.v, in_order);
     }
+    for (size_t i = 0; i < s.rows.n; i++) {
+        mw_array_push(out, s.rows.v[i]);
+    }
+    mw_array_release(&s.rows);
     mw_step_frame_release(&frame);
+}
+
+struct mw_ledger_row mw_ledger_sum(const struct mw_ledger *ledger,
+                                   enum mw_dim dim, enum mw_coll_op op)
+{
+    struct mw_ledger_row sum = {0};
+
+    for (size_t i = 0; i < ledger->n; i++) {
+        const struct mw_ledger_row *row = &ledger->v[i];
+
+        if (row->dim != dim || row->op != op) {
+            continue;
+        }
+        if (sum.n_ranks == 0) {
+            sum = *row;
+            continue;
+        }
+        sum.count += row->count;
+        sum.message_bytes += row->message_bytes;
+        sum.wire_bytes += row->wire_bytes;
+        sum.time_s += row->time_s;
+        sum.exposed_s += row->exposed_s;
+        sum.crosses_nodes = sum.crosses_nodes || row->crosses_nodes;
+    }
+    return sum;
+}
+
+static enum mw_span_kind kind_of(enum mw_dim dim)
+{
+    switch (dim) {
+    case MW_DIM_TP:
+        return MW_SPAN_TP;
+    case MW_DIM_CP:
+        return MW_SPAN_CP;
+    case MW_DIM_EP:
+    case MW_DIM_ETP:
+        return MW_SPAN_EP;
+    case MW_DIM_PP:
+        return MW_SPAN_PP;
+    case MW_DIM_DP:
+    case MW_DIM_COUNT:
+        break;
+    }
+    return MW_SPAN_DP;
+}
+
+void mw_ledger_expose(struct mw_ledger *ledger,
+                      const double breakdown_s[MW_SPAN_KIND_COUNT])
+{
+    double alone_s[MW_SPAN_KIND_COUNT] = {0};
+
+    for (size_t i = 0; i < ledger->n; i++) {
+        alone_s[kind_of(ledger->v[i].dim)] += ledger->v[i].time_s;
+    }
+    for (size_t i = 0; i < ledger->n; i++) {
+        struct mw_ledger_row *row = &ledger->v[i];
+        enum mw_span_kind kind = kind_of(row->dim);
+
+        row->exposed_s = breakdown_s[kind] * row->time_s / alone_s[kind];
+    }
 }

@@ -17,9 +17,10 @@ struct mw_ledger_row {
     double wire_bytes; /* that the rank sends: 2 (n-1)/n of a message for
                           all-reduce, (n-1)/n for the others, all of a
                           transfer */
-    double time_s;     /* alone on the wire; the breakdown of the simulation
-                          says what is exposed */
+    double time_s;     /* alone on the wire */
+    double exposed_s;  /* of the step: mw_ledger_expose; else 0 */
     int n_ranks;       /* of the group; 2 for transfers */
+    int n_nodes;       /* that the group spans */
     bool crosses_nodes;
 };
 struct mw_ledger {
@@ -28,11 +29,26 @@ struct mw_ledger {
 };
 /*
  * Appends the rows of a rank of pipeline device `device`, by dimension and
- * collective in the order of their enums. Release with mw_array_release.
+ * collective in the order of their enums, one for each size of group that joins
+ * them (gradients of experts and of the dense part, gathers over all ranks and
+ * inside a node), the largest first. Release with mw_array_release.
  */
 void mw_step_ledger(const struct mw_scenario *scenario,
                     const struct mw_plan *plan, const struct mw_cost_ctx *ctx,
                     int device, struct mw_ledger *out);
+
+/* All rows of a dimension and collective in one, which has the ranks and nodes
+ * of the first; all zero where there is none. */
+struct mw_ledger_row mw_ledger_sum(const struct mw_ledger *ledger,
+                                   enum mw_dim dim, enum mw_coll_op op);
+/*
+ * What of a stage's rows the simulated step shows: the exposed seconds of a
+ * kind of work (breakdown_s of that stage's rank) shared out over the rows of
+ * that kind by their time alone. Experts' tensor parallelism is of kind ep;
+ * transfers are waited for by the receiver.
+ */
+void mw_ledger_expose(struct mw_ledger *ledger,
+                      const double breakdown_s[MW_SPAN_KIND_COUNT]);
 
 /* What a step gains when one resource is STEP better and all else stays. */
 enum mw_resource {

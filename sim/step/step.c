@@ -192,6 +192,15 @@ static void name_timeline(struct mw_timeline *t, const struct mw_plan *plan,
              mw_plan_hash(plan));
 }
 
+static void fill_stages(struct mw_timeline *t, const struct mw_layout *layout,
+                        double (*out)[MW_SPAN_KIND_COUNT])
+{
+    for (int d = 0; out != NULL && d < layout->pp; d++) {
+        mw_timeline_breakdown_rank(
+            t, mw_layout_rank(layout, (struct mw_coord){.pp = d}), out[d]);
+    }
+}
+
 static enum mw_status fill_time(struct mw_step_frame *f,
                                 const struct mw_plan *plan,
                                 const struct mw_step_opts *opts,
@@ -218,6 +227,7 @@ static enum mw_status fill_time(struct mw_step_frame *f,
         if (with_spans) {
             name_timeline(timeline, plan, out->step_time_s);
             mw_timeline_breakdown(timeline, out->breakdown_s);
+            fill_stages(timeline, &plan->layout, opts->stages_s);
         }
         out->router_load = f->price.router.synced;
         fill_figures(f, plan->n_microbatches, out);

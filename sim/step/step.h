@@ -64,6 +64,9 @@ struct mw_step_result {
 struct mw_step_opts {
     struct mw_timeline *timeline; /* filled when not NULL */
     struct mw_explain *explain;
+    /* [pp] Exposed seconds of each stage's rank, each summing to step_time_s;
+     * filled when not NULL. */
+    double (*stages_s)[MW_SPAN_KIND_COUNT];
     bool memory_only;  /* no time simulation (planner's first filter) */
     bool no_breakdown; /* no spans and breakdown_s all zero (for search) */
     bool no_sharing;   /* every transfer has its NICs and links to itself, as

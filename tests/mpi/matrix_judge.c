@@ -155,8 +155,8 @@ static void expect(const struct world *w, int stage, struct mw_traffic *out)
     mw_step_ledger(&w->scenario, &w->plan, &w->ctx, stage, &ledger);
     for (size_t i = 0; i < ledger.n; i++) {
         const struct mw_ledger_row *row = &ledger.v[i];
-        out->count[row->dim][row->op] = row->count;
-        out->bytes[row->dim][row->op] = row->message_bytes;
+        out->count[row->dim][row->op] += row->count;
+        out->bytes[row->dim][row->op] += row->message_bytes;
     }
     mw_array_release(&ledger);
     double *count = out->count[MW_DIM_DP], *bytes = out->bytes[MW_DIM_DP];

@@ -127,24 +127,20 @@ static inline double step_forms_agree(const struct step_world *w,
     return r.step_time_s;
 }
 
-/* The last row of a dimension and collective in the first device's ledger; all
- * zero where there is none. */
+/* The first device's ledger of a dimension and collective, as
+ * mw_ledger_sum. */
 static inline struct mw_ledger_row step_ledger_row(const struct step_world *w,
                                                    const struct mw_layout *l,
                                                    enum mw_dim dim,
                                                    enum mw_coll_op op)
 {
     struct mw_ledger ledger = {NULL, 0, 0};
-    struct mw_ledger_row row = {0};
+    struct mw_ledger_row row;
     struct mw_plan plan;
 
     step_plan(&plan, &w->s, l);
     mw_step_ledger(&w->s, &plan, &w->ctx, 0, &ledger);
-    for (size_t i = 0; i < ledger.n; i++) {
-        if (ledger.v[i].dim == dim && ledger.v[i].op == op) {
-            row = ledger.v[i];
-        }
-    }
+    row = mw_ledger_sum(&ledger, dim, op);
     mw_array_release(&ledger);
     mw_plan_release(&plan);
     return row;

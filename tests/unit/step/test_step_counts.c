@@ -184,7 +184,8 @@ static void compare(const struct mw_ledger *ledger, const struct table *want,
     for (size_t i = 0; i < ledger->n; i++) {
         const struct mw_ledger_row *r = &ledger->v[i];
 
-        got.row[r->dim][r->op] = (struct row){r->count, r->message_bytes};
+        got.row[r->dim][r->op].count += r->count;
+        got.row[r->dim][r->op].bytes += r->message_bytes;
     }
     for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
         for (int op = 0; op < MW_COLL_OP_COUNT; op++) {

@@ -39,12 +39,7 @@ static void end(struct world *w)
 static struct mw_ledger_row find(const struct world *w, enum mw_dim dim,
                                  enum mw_coll_op op)
 {
-    for (size_t i = 0; i < w->ledger.n; i++) {
-        if (w->ledger.v[i].dim == dim && w->ledger.v[i].op == op) {
-            return w->ledger.v[i];
-        }
-    }
-    return (struct mw_ledger_row){0};
+    return mw_ledger_sum(&w->ledger, dim, op);
 }
 
 static struct mw_layout layout(int tp, int pp, int dp)
@@ -354,6 +349,87 @@ static void test_middle_device(void **state)
     end(&w);
 }
 
+/* Gradients of 32 experts on 8 ranks meet 4 replicas, those of the dense part
+ * all 32 ranks: two rows, the larger group first; 4 layers of 4 experts of 3
+ * matrices are a rank's. */
+static void test_groups_apart(void **state)
+{
+    const double experts = 4.0 * 4 * 3 * 1024 * 512;
+    struct world w = {.db = step_hwdb()};
+    struct mw_layout l = layout(1, 1, 32);
+    int n = 0;
+
+    (void)state;
+    l.ep = 8;
+    l.zero = 1;
+    step_scenario_of(&w.s, "format: 1\nname: t\n"
+                           "model: {hidden: 1024, layers: 4, heads: 16, ffn: "
+                           "4096, vocab: 32768, moe: {experts: 32, top_k: 8, "
+                           "ffn: 512}}\n"
+                           "cluster: {system: dgx-a100, nodes: 4}\n"
+                           "workload: {seq: 512, global_batch: 64}\n");
+    step_ctx(&w.ctx, w.db, &w.s);
+    step_plan(&w.plan, &w.s, &l);
+    mw_step_ledger(&w.s, &w.plan, &w.ctx, 0, &w.ledger);
+    for (size_t i = 0; i < w.ledger.n; i++) {
+        const struct mw_ledger_row *row = &w.ledger.v[i];
+
+        if (row->dim != MW_DIM_DP || row->op != MW_REDUCE_SCATTER) {
+            continue;
+        }
+        assert_int_equal(row->n_ranks, n == 0 ? 32 : 4);
+        mw_assert_near(row->count, 1, 0, 0);
+        if (n == 1) {
+            mw_assert_near(row->message_bytes, 4 * experts, 1e-12, 0);
+            mw_assert_near(row->wire_bytes, 3 * experts, 1e-12, 0);
+        }
+        n++;
+    }
+    assert_int_equal(n, 2);
+    assert_int_equal(find(&w, MW_DIM_DP, MW_REDUCE_SCATTER).n_ranks, 32);
+    end(&w);
+}
+
+/* What a stage's rows show sums to that stage's breakdown, kind by kind, and
+ * the breakdown to the step. */
+static void test_exposed(void **state)
+{
+    struct mw_layout l = layout(4, 4, 2);
+    double stages_s[4][MW_SPAN_KIND_COUNT];
+    const struct mw_step_opts opts = {.stages_s = stages_s};
+    struct mw_step_result r;
+    struct world w;
+
+    (void)state;
+    l.sp = true;
+    l.zero = 1;
+    for (int d = 0; d < 4; d++) {
+        double tp_s = 0, pp_s = 0, dp_s = 0, step_s = 0;
+
+        begin(&w, &l, d);
+        assert_int_equal(
+            mw_step_simulate(&w.s, &w.plan, &w.ctx, &opts, &r, NULL), MW_OK);
+        mw_ledger_expose(&w.ledger, stages_s[d]);
+        for (size_t i = 0; i < w.ledger.n; i++) {
+            const struct mw_ledger_row *row = &w.ledger.v[i];
+
+            tp_s += row->dim == MW_DIM_TP ? row->exposed_s : 0;
+            pp_s += row->dim == MW_DIM_PP ? row->exposed_s : 0;
+            dp_s += row->dim == MW_DIM_DP ? row->exposed_s : 0;
+        }
+        for (int kind = 0; kind < MW_SPAN_KIND_COUNT; kind++) {
+            step_s += stages_s[d][kind];
+        }
+        assert_true(tp_s > 0 && dp_s > 0);
+        mw_assert_near(tp_s, stages_s[d][MW_SPAN_TP], 1e-12, 0);
+        mw_assert_near(pp_s, stages_s[d][MW_SPAN_PP], 1e-12, 0);
+        mw_assert_near(dp_s, stages_s[d][MW_SPAN_DP], 1e-12, 0);
+        mw_assert_near(step_s, r.step_time_s, 1e-12, 0);
+        mw_step_result_release(&r);
+        end(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +439,8 @@ int main(void)
         cmocka_unit_test(test_tokens_once_per_node),
         cmocka_unit_test(test_zero),
         cmocka_unit_test(test_tied_copy),
+        cmocka_unit_test(test_groups_apart),
+        cmocka_unit_test(test_exposed),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_ledger_is_the_tail),
         cmocka_unit_test(test_middle_device)};
