@@ -147,12 +147,8 @@ static double tail_ps(const struct mw_step_price *p,
                       const int n_units[MW_UNIT_COUNT])
 {
     struct mw_tail tail;
-    bool twin = is_twin(p, shape, d);
-    bool crosses =
-        twin && mw_cost_stages_cross(p->layout, d, shape->n_stages - 1 - d,
-                                     p->ctx->domain_gpus);
 
-    mw_tail_of(p, d, n_units, twin, crosses, &tail);
+    mw_tail_of(p, d, n_units, is_twin(p, shape, d), &tail);
     return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
                     tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
 }

@@ -78,15 +78,13 @@ static void make_tails(struct mw_step_frame *f)
 
     for (int d = 0; d < f->n_devices; d++) {
         bool is_twin = mw_step_frame_is_twin(f, d);
-        int other = f->twin_first + f->twin_last - d;
-        bool crosses = is_twin && mw_cost_stages_cross(p->layout, d, other,
-                                                       p->ctx->domain_gpus);
 
         if (d > 0 && !is_twin && !was_twin && p->n_copies == 1 &&
             memcmp(f->units[d], f->units[d - 1], sizeof f->units[d]) == 0) {
             f->tail[d] = f->tail[d - 1];
         } else {
-            mw_tail_of(p, d, f->units[d], is_twin, crosses, &f->tail[d]);
+            mw_tail_of(p, d, f->units[d], is_twin, &f->tail[d]);
+            mw_wires_tail(p, d, f->units[d], is_twin, &f->tail[d]);
         }
         was_twin = is_twin;
     }

@@ -124,16 +124,6 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     }
 }
 
-/* Two ranks at the same place of two stages. */
-static struct mw_group pair_of(const struct mw_step_price *p, int a, int b)
-{
-    int per_node = p->ctx->domain_gpus;
-
-    return mw_cost_stages_cross(p->layout, a, b, per_node)
-               ? (struct mw_group){2, 2, 1, mw_step_stage_sharers(p, a, b)}
-               : (struct mw_group){2, 1, 2, 1};
-}
-
 /* Once per step. */
 static void add_tail(struct sums *s, int d)
 {
@@ -170,7 +160,8 @@ static void add_tail(struct sums *s, int d)
             &p->group[MW_DIM_TP]);
     }
     if (mw_step_frame_is_twin(s->f, d)) {
-        struct mw_group pair = pair_of(p, s->f->twin_first, s->f->twin_last);
+        struct mw_group pair =
+            mw_step_pair(p, s->f->twin_first, s->f->twin_last);
 
         add(s, MW_DIM_PP, MW_ALL_REDUCE, 1,
             mw_step_tied_grads(p) * p->grad_bytes, &pair);
@@ -199,7 +190,7 @@ static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
             next >= sched->route_len || devices[next] == d) {
             continue;
         }
-        pair = pair_of(p, d, devices[next]);
+        pair = mw_step_pair(p, d, devices[next]);
         add(s, MW_DIM_PP, MW_SEND_RECV, n, bytes, &pair);
     }
 }

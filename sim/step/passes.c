@@ -260,13 +260,12 @@ static void add_twin_reduction(struct walk *w)
         mw_layout_rank(w->frame->price.layout, (struct mw_coord){.pp = b});
 }
 
-/* Collectives over parameters, by what the plan shards. */
-static void use_for_tail(struct walk *w, int device, enum mw_coll_op op,
-                         mw_time ps, double bytes)
+/* Collectives over parameters, on the wires of their groups. */
+static void use_for_tail(struct walk *w, int device, mw_time ps,
+                         const double part[MW_WIRE_KINDS])
 {
-    if (ps > 0) {
-        mw_traffic_use_coll(w, w->last[device], device, op, bytes,
-                            &w->frame->price.grad_group);
+    if (ps > 0 && w->wire != NULL) {
+        mw_traffic_use(w, w->last[device], device, device, part);
     }
 }
 
@@ -276,8 +275,7 @@ static void add_reduction(struct walk *w, int device)
 
     add_tail_task(w, device, MW_STREAM_DP, MW_SPAN_DP, "reduce gradients",
                   tail->reduce_ps, tail->reduce_bytes);
-    use_for_tail(w, device, mw_traffic_reduction(w), tail->reduce_ps,
-                 tail->reduce_bytes);
+    use_for_tail(w, device, tail->reduce_ps, tail->reduce_part);
     if (w->wire != NULL && w->hidden[device] != NO_TASK &&
         tail->reduce_ps > 0) {
         mw_graph_dep(w->t->graph, w->hidden[device], w->last[device], 0);
@@ -299,8 +297,7 @@ static void add_tails(struct walk *w)
                       "optimizer on the host", tail[d].offload_ps, 0);
         add_tail_task(w, d, MW_STREAM_DP, MW_SPAN_DP, "gather parameters",
                       tail[d].gather_ps, tail[d].gather_bytes);
-        use_for_tail(w, d, MW_ALL_GATHER, tail[d].gather_ps,
-                     tail[d].gather_bytes);
+        use_for_tail(w, d, tail[d].gather_ps, tail[d].gather_part);
     }
 }
 

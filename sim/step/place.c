@@ -71,11 +71,18 @@ const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
     return op->is_inner ? &p->cp_inner_group : &p->group[op->dim];
 }
 
-int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to)
+static int stage_sharers(const struct mw_step_price *p, int from, int to)
 {
     int per_node = p->ctx->domain_gpus;
     double part = mw_leaf_stage_part(&p->scenario->cluster, p->layout, from, to,
                                      p->ctx->gpus_per_node);
 
     return mw_leaf_sharers(mw_cost_pp_sharers(p->layout, per_node), part);
+}
+
+struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to)
+{
+    return mw_cost_stages_cross(p->layout, from, to, p->ctx->domain_gpus)
+               ? (struct mw_group){2, 2, 1, stage_sharers(p, from, to)}
+               : (struct mw_group){2, 1, 2, 1};
 }

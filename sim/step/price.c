@@ -421,7 +421,7 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
         mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
         mw_step_replicas_bytes(p, dense, size->expert_params);
     if (p->wires != NULL) {
-        mw_wires_add_zero(p, unit, gather_s, again_s, scatter_s);
+        mw_wires_add_zero(p, unit, &colls);
     }
     mw_explain_child(explain, "ZeRO gather and scatter",
                      phase[MW_PHASE_F].s[MW_LANE_DP] +

@@ -131,6 +131,9 @@ struct mw_tail {
     mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
     double hidden_reduce_s, hidden_gather_s; /* behind passes */
+    /* What of a wire the reduction and the gather take, hidden or not; 0
+     * without p->wires. */
+    double reduce_part[MW_WIRE_KINDS], gather_part[MW_WIRE_KINDS];
 };
 
 /* ---- price.c: what one unit costs ---------------------------------------- */
@@ -147,8 +150,9 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,
                          const struct mw_layout *layout,
                          const struct mw_cost_ctx *ctx);
-/* place.c: how the communicators of a layout lie on nodes and leaves; and how
- * many ranks of a stage share a node's NICs when they send to another stage. */
+/* place.c: how the communicators of a layout lie on nodes and leaves; and the
+ * ranks at the same place of two stages, with all those of a stage that share
+ * the node's NICs (and leaf's links) when each sends to its own. */
 void mw_step_place_groups(struct mw_step_price *p,
                           const struct mw_layout *layout);
 /* Whom an operator that is a collective joins. */
@@ -158,7 +162,7 @@ const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
  * each node that has experts of it. */
 double mw_step_coll_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
-int mw_step_stage_sharers(const struct mw_step_price *p, int from, int to);
+struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
 /* Units that stages of the layout can have: the first so many. */
@@ -288,11 +292,11 @@ void mw_host_wait(const double host_s[MW_PHASE_COUNT],
 /* Exposed seconds of a transfer of which `overlap` can hide behind window_s of
  * work: the rest, and what the window is too short for. */
 double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
-/* Parameters of a list of virtual stages on one device are given as units.
- * twin_crosses: is the other holder of a tied embedding on another node? */
+/* Parameters of a list of virtual stages on one device are given as units. The
+ * holders of a tied embedding are the first and the last device. */
 void mw_tail_of(const struct mw_step_price *p, int device,
                 const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
-                bool twin_crosses, struct mw_tail *out);
+                struct mw_tail *out);
 /* Seconds of ZeRO-1's gather of parameters, and of the reduction before it, as
  * the stack does them: dense and expert parameters of the rank in so many
  * tensors each, over groups[0] and [1]. */
@@ -397,10 +401,14 @@ struct mw_wire_load {
 void mw_wires_add(const struct mw_step_price *p,
                   const struct mw_wire_load *load, double time_s,
                   double row[MW_WIRE_KINDS]);
-/* Gathers and scatters of a sharded unit; seconds as mw_step_price_units has
- * them, of which the DP lane's are exposed. */
+/* Gathers and scatters of a sharded unit, of which the DP lanes' seconds are
+ * exposed; each on the wire of its own group. */
 void mw_wires_add_zero(struct mw_step_price *p, enum mw_step_unit unit,
-                       double gather_s, double again_s, double scatter_s);
+                       const struct mw_zero_colls *colls);
+/* Fills reduce_part and gather_part of a device's tail, which has its times. */
+void mw_wires_tail(const struct mw_step_price *p, int device,
+                   const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                   struct mw_tail *tail);
 /* Part of each wire that a lane of a stage's phase takes. */
 void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
                    enum mw_phase phase, enum mw_lane lane,

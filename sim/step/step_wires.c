@@ -41,9 +41,9 @@ void mw_wires_add(const struct mw_step_price *p,
 
 /* Spreads hidden seconds over the compute of phases first to last. */
 static void add_hidden(struct mw_step_price *p, enum mw_step_unit unit,
-                       enum mw_phase first, enum mw_phase last, double full_s)
+                       enum mw_phase first, enum mw_phase last,
+                       enum mw_wire_kind kind, double full_s)
 {
-    enum mw_wire_kind kind = kind_of(&p->grad_group);
     double sum = 0;
 
     for (int phase = (int)first; phase <= (int)last; phase++) {
@@ -55,24 +55,124 @@ static void add_hidden(struct mw_step_price *p, enum mw_step_unit unit,
     }
 }
 
-void mw_wires_add_zero(struct mw_step_price *p, enum mw_step_unit unit,
-                       double gather_s, double again_s, double scatter_s)
-{
-    enum mw_wire_kind kind = kind_of(&p->grad_group);
-    const struct mw_phase_cost *phase = p->cost[unit].phase;
-    struct mw_wire_load load = {MW_ALL_GATHER,
-                                mw_unit_dense_bytes(p, &p->size[unit]) +
-                                    mw_unit_expert_bytes(p, &p->size[unit]),
-                                &p->grad_group};
-    double part = part_of(p, &load);
-    double shown_f_s = phase[MW_PHASE_F].s[MW_LANE_DP];
-    double shown_w_s = phase[MW_PHASE_W].s[MW_LANE_DP];
+/* Seconds of some collectives, and for which of them each wire is full. */
+struct filled {
+    double time_s, wire_s[MW_WIRE_KINDS];
+};
 
-    p->wires->s[unit][MW_PHASE_F][MW_LANE_DP][kind] += part * shown_f_s;
-    p->wires->s[unit][MW_PHASE_W][MW_LANE_DP][kind] += part * shown_w_s;
-    add_hidden(p, unit, MW_PHASE_F, MW_PHASE_F, part * (gather_s - shown_f_s));
-    add_hidden(p, unit, MW_PHASE_R, MW_PHASE_W,
-               part * (again_s + scatter_s - shown_w_s));
+static void fill(const struct mw_step_price *p, const struct mw_wire_load *load,
+                 struct filled *sum)
+{
+    double time_s =
+        mw_cost_coll(p->ctx, load->op, load->bytes, load->group, NULL).time_s;
+
+    sum->time_s += time_s;
+    mw_wires_add(p, load, time_s, sum->wire_s);
+}
+
+static void fill_colls(const struct mw_step_price *p,
+                       const struct mw_zero_colls *colls,
+                       enum mw_zero_when when, struct filled *sum)
+{
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+        struct mw_wire_load load = {c->op, c->bytes, &c->group};
+
+        if (c->when == when) {
+            fill(p, &load, sum);
+        }
+    }
+}
+
+static void fill_replicas(const struct mw_step_price *p, double dense,
+                          double expert, struct filled *sum)
+{
+    struct mw_wire_load load = {MW_ALL_REDUCE,
+                                mw_step_replicas_bytes(p, dense, expert),
+                                &p->replica_group};
+
+    if (load.bytes > 0) {
+        fill(p, &load, sum);
+    }
+}
+
+/* shown_s of them stand in the DP lane of `phase`, the rest beside the compute
+ * of the phases from `first` on. */
+static void lay(struct mw_step_price *p, enum mw_step_unit unit,
+                enum mw_phase first, enum mw_phase phase,
+                const struct filled *sum)
+{
+    double shown_s = p->cost[unit].phase[phase].s[MW_LANE_DP];
+    double shown = sum->time_s > 0 ? shown_s / sum->time_s : 0;
+
+    for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
+        p->wires->s[unit][phase][MW_LANE_DP][kind] += shown * sum->wire_s[kind];
+        add_hidden(p, unit, first, phase, (enum mw_wire_kind)kind,
+                   (1 - shown) * sum->wire_s[kind]);
+    }
+}
+
+void mw_wires_add_zero(struct mw_step_price *p, enum mw_step_unit unit,
+                       const struct mw_zero_colls *colls)
+{
+    const struct mw_unit_size *size = &p->size[unit];
+    struct filled forward = {0}, backward = {0};
+
+    fill_colls(p, colls, MW_ZERO_FORWARD, &forward);
+    fill_colls(p, colls, MW_ZERO_BACKWARD, &backward);
+    fill_colls(p, colls, MW_ZERO_SCATTER, &backward);
+    fill_replicas(p, size->dense_params + mw_step_copy_params(p, unit),
+                  size->expert_params, &backward);
+    lay(p, unit, MW_PHASE_F, MW_PHASE_F, &forward);
+    lay(p, unit, MW_PHASE_R, MW_PHASE_W, &backward);
+}
+
+static void set_part(double all_s, const struct filled *sum,
+                     double part[MW_WIRE_KINDS])
+{
+    for (int kind = 0; kind < MW_WIRE_KINDS && all_s > 0; kind++) {
+        part[kind] = fmin(sum->wire_s[kind] / all_s, 1);
+    }
+}
+
+void mw_wires_tail(const struct mw_step_price *p, int device,
+                   const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                   struct mw_tail *tail)
+{
+    const struct mw_group groups[] = {
+        mw_step_sharers(p, p->grad_group, device),
+        mw_step_sharers(p, p->expert_group, device)};
+    struct filled reduce = {0}, gather = {0};
+    double params[] = {0, 0}, copies = mw_step_copies_on(p, device);
+    struct mw_zero_colls colls;
+
+    for (int unit = 0; unit < p->n_kinds; unit++) {
+        params[0] += n_units[unit] * p->size[unit].dense_params;
+        params[1] += n_units[unit] * p->size[unit].expert_params;
+    }
+    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
+        params[0] += mw_step_tied_params(p);
+    }
+    if (p->wires == NULL) {
+        return;
+    }
+    const double sent[] = {params[0] / copies, params[1] / copies};
+
+    if (p->layout->zero < 2) {
+        mw_zero_reduce_colls(p, sent, groups, &colls);
+        fill_colls(p, &colls, MW_ZERO_SCATTER, &reduce);
+        fill_replicas(p, params[0], params[1], &reduce);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct mw_wire_load load = {MW_ALL_GATHER, sent[i] * p->weight_bytes,
+                                    &groups[i]};
+
+        fill(p, &load, &gather);
+    }
+    set_part(mw_time_to_s(tail->reduce_ps) + tail->hidden_reduce_s, &reduce,
+             tail->reduce_part);
+    set_part(mw_time_to_s(tail->gather_ps) + tail->hidden_gather_s, &gather,
+             tail->gather_part);
 }
 
 void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
@@ -102,10 +202,7 @@ void mw_wires_coll_part(const struct mw_step_price *p,
 void mw_wires_transfer_part(const struct mw_step_price *p, int from, int to,
                             double out[MW_WIRE_KINDS])
 {
-    int per_node = p->ctx->domain_gpus;
-    bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
-    struct mw_group pair = {2, crosses ? 2 : 1, crosses ? 1 : 2,
-                            mw_cost_pp_sharers(p->layout, per_node)};
+    struct mw_group pair = mw_step_pair(p, from, to);
     struct mw_wire_load load = {MW_SEND_RECV, mw_boundary_bytes(&p->work),
                                 &pair};
 

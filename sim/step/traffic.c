@@ -18,31 +18,9 @@ void mw_traffic_use(struct walk *w, mw_task_id task, int from, int to,
     }
 }
 
-void mw_traffic_use_coll(struct walk *w, mw_task_id task, int device,
-                         enum mw_coll_op op, double bytes,
-                         const struct mw_group *group)
-{
-    struct mw_wire_load load = {op, bytes, group};
-    double part[MW_WIRE_KINDS];
-
-    if (w->wire != NULL) {
-        mw_wires_coll_part(&w->frame->price, &load, part);
-        mw_traffic_use(w, task, device, device, part);
-    }
-}
-
-enum mw_coll_op mw_traffic_reduction(const struct walk *w)
-{
-    const struct mw_layout *l = w->frame->price.layout;
-
-    return l->grad_compression == MW_COMPRESS_ONEBIT ? MW_ALL_TO_ALL
-           : l->zero == 0                            ? MW_ALL_REDUCE
-                                                     : MW_REDUCE_SCATTER;
-}
-
 /* Traffic over dp (and cp) that passes hide. */
-static mw_task_id add_hidden(struct walk *w, int device, enum mw_coll_op op,
-                             double time_s, double bytes)
+static mw_task_id add_hidden(struct walk *w, int device, double time_s,
+                             const double part[MW_WIRE_KINDS])
 {
     struct mw_span span =
         mw_walk_span(w, device, MW_STREAM_DP, MW_SPAN_BUBBLE, "");
@@ -50,7 +28,7 @@ static mw_task_id add_hidden(struct walk *w, int device, enum mw_coll_op op,
                                   mw_time_from_s(time_s), w->t->spans.n);
 
     mw_array_push(&w->t->spans, span);
-    mw_traffic_use_coll(w, id, device, op, bytes, &w->frame->price.grad_group);
+    mw_traffic_use(w, id, device, device, part);
     return id;
 }
 
@@ -94,8 +72,8 @@ void mw_traffic_start_hidden(struct walk *w, int device)
         mw_walk_span(w, device, MW_STREAM_COMPUTE, MW_SPAN_BUBBLE, "");
     mw_task_id begin = mw_walk_chain(w, device, 0, &span);
 
-    w->hidden[device] = add_hidden(w, device, mw_traffic_reduction(w),
-                                   tail->hidden_reduce_s, tail->reduce_bytes);
+    w->hidden[device] =
+        add_hidden(w, device, tail->hidden_reduce_s, tail->reduce_part);
     mw_graph_dep(w->t->graph, begin, w->hidden[device], 0);
 }
 
@@ -104,16 +82,20 @@ void mw_traffic_start_hidden(struct walk *w, int device)
 static bool is_shared(const struct walk *w, enum mw_wire_kind kind)
 {
     const struct mw_step_frame *f = w->frame;
-    enum mw_wire_kind of_grads =
-        f->price.grad_group.n_nodes > 1 ? MW_WIRE_NIC : MW_WIRE_LINK;
+    const struct mw_step_price *p = &f->price;
+    const struct mw_group *grads[] = {&p->grad_group, &p->expert_group,
+                                      &p->replica_group};
 
-    if (kind == of_grads && f->price.grad_group.n_ranks > 1) {
-        return true;
+    for (int i = 0; i < 3; i++) {
+        if (grads[i]->n_ranks > 1 && (i != 1 || p->layer[MW_UNIT_MOE] >= 0) &&
+            (grads[i]->n_nodes > 1) == (kind == MW_WIRE_NIC)) {
+            return true;
+        }
     }
     for (int d = 0; d < w->s->n_stages; d++) {
         for (int e = 0; e < w->s->n_stages; e++) {
-            bool crosses = mw_cost_stages_cross(f->price.layout, d, e,
-                                                f->price.ctx->domain_gpus);
+            bool crosses =
+                mw_cost_stages_cross(p->layout, d, e, p->ctx->domain_gpus);
 
             if (d != e && crosses == (kind == MW_WIRE_NIC)) {
                 return true;
@@ -149,10 +131,7 @@ static void twin_part(struct walk *w)
 {
     const struct mw_step_price *p = &w->frame->price;
     int a = w->frame->twin_first, b = w->frame->twin_last;
-    int per_node = p->ctx->domain_gpus;
-    bool crosses = mw_cost_stages_cross(p->layout, a, b, per_node);
-    struct mw_group pair = {2, crosses ? 2 : 1, crosses ? 1 : 2,
-                            mw_cost_pp_sharers(p->layout, per_node)};
+    struct mw_group pair = mw_step_pair(p, a, b);
     struct mw_wire_load load = {MW_ALL_REDUCE,
                                 w->frame->tail[a].embedding_bytes, &pair};
 
@@ -180,8 +159,7 @@ void mw_traffic_init(struct walk *w)
         w->hidden[d] = NO_TASK;
         w->hidden_from[d] = hidden_from(w, d);
         if (tail->hidden_gather_s > 0) {
-            add_hidden(w, d, MW_ALL_GATHER, tail->hidden_gather_s,
-                       tail->gather_bytes);
+            add_hidden(w, d, tail->hidden_gather_s, tail->gather_part);
         }
     }
     fill_parts(w);

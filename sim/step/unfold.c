@@ -10,8 +10,10 @@
  * Groups are places first, first + step, ...: of tp in a row, of cp in steps of
  * tp', of experts ep etp in a row (parallel folding), of gradients all with the
  * same tp. Order, durations and parts of wires are the folded walk's
- * (passes.c, traffic.c), of which this is the product with the ranks. Left out:
- * spans; gradients of experts join those of the dense part.
+ * (passes.c, traffic.c), of which this is the product with the ranks. With
+ * dp_shard the replicas of one set meet when parameters are gathered, all when
+ * gradients are added. Left out: spans; gradients of experts join those of the
+ * dense part.
  */
 #include "sim/step/unfold.h"
 
@@ -34,7 +36,9 @@ struct joined {
         period; /* group q begins at q % step + q / step * period */
 };
 
-static struct joined joined_of(const struct unfold *u, enum mw_lane lane)
+/* replicas: of the dp ones, those that meet. */
+static struct joined joined_of(const struct unfold *u, enum mw_lane lane,
+                               int replicas)
 {
     const struct mw_layout *l = u->w->frame->price.layout;
     int experts = l->ep * l->etp;
@@ -47,7 +51,8 @@ static struct joined joined_of(const struct unfold *u, enum mw_lane lane)
     case MW_LANE_EP:
         return (struct joined){experts, 1, experts};
     case MW_LANE_DP:
-        return (struct joined){l->cp * l->dp, l->tp, u->n};
+        return (struct joined){l->cp * replicas, l->tp,
+                               l->tp * l->cp * replicas};
     case MW_LANE_COMPUTE:
     case MW_LANE_OFFLOAD:
     case MW_LANE_HOST:
@@ -111,10 +116,10 @@ static mw_time paced(const struct unfold *u, int seat, mw_time ps)
 
 /* A lane's task on every rank of a stage, for the members of a group one. part
  * NULL: none. */
-static void add_lane(struct unfold *u, int stage, enum mw_lane lane, mw_time ps,
-                     const double *part)
+static void add_lane(struct unfold *u, int stage, enum mw_lane lane,
+                     int replicas, mw_time ps, const double *part)
 {
-    struct joined by = joined_of(u, lane);
+    struct joined by = joined_of(u, lane, replicas);
     bool is_own = lane == MW_LANE_COMPUTE || lane == MW_LANE_HOST;
 
     for (int q = 0; q < u->n / by.count; q++) {
@@ -135,12 +140,19 @@ static void add_phase(struct unfold *u, int stage, const struct mw_slot *slot,
 {
     const struct walk *w = u->w;
     int k = w->s->virtual_stage[stage * w->s->n_chunks + slot->chunk];
+    /* Forward, parameters are gathered inside a set of shards; backward the
+     * gradients' shares are added over the sets as well. */
+    const struct mw_layout *l = w->frame->price.layout;
+    int replicas = phase == MW_PHASE_F ? mw_layout_shard_ways(l) : l->dp;
 
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
         mw_time ps = w->frame->vstage[k].ps[phase][lane] / w->s->n_parts;
 
+        MW_ASSERT(ps == 0 || w->frame->vstage[k].ps[phase][0] > 0 ||
+                      phase != MW_PHASE_R,
+                  "recomputation without compute in stage %d", k);
         if (ps > 0 || (lane == MW_LANE_COMPUTE && phase != MW_PHASE_R)) {
-            add_lane(u, stage, (enum mw_lane)lane, ps,
+            add_lane(u, stage, (enum mw_lane)lane, replicas, ps,
                      w->wire != NULL ? w->part[k].of[phase][lane] : NULL);
         }
     }
@@ -184,27 +196,17 @@ static mw_task_id add_hidden(struct unfold *u, int seat, double time_s,
     return task;
 }
 
-static void grads_part(const struct unfold *u, enum mw_coll_op op, double bytes,
-                       double out[MW_WIRE_KINDS])
-{
-    const struct mw_step_price *p = &u->w->frame->price;
-    struct mw_wire_load load = {op, bytes, &p->grad_group};
-
-    mw_wires_coll_part(p, &load, out);
-}
-
 static void start_hidden(struct unfold *u, int stage)
 {
     const struct mw_tail *tail = &u->w->frame->tail[stage];
     struct joined own = {1, 1, 1};
-    double part[MW_WIRE_KINDS];
 
-    grads_part(u, mw_traffic_reduction(u->w), tail->reduce_bytes, part);
     for (int j = 0; j < u->n; j++) {
         int seat = stage * u->n + j;
         mw_task_id begin = add(u, seat, &own, MW_STREAM_COMPUTE, 0);
 
-        u->hidden[seat] = add_hidden(u, seat, tail->hidden_reduce_s, part);
+        u->hidden[seat] =
+            add_hidden(u, seat, tail->hidden_reduce_s, tail->reduce_part);
         mw_graph_dep(u->g, begin, u->hidden[seat], 0);
     }
 }
@@ -309,23 +311,16 @@ static void add_twins(struct unfold *u)
     }
 }
 
-static void add_grads(struct unfold *u, int stage, enum mw_coll_op op,
-                      mw_time ps, double bytes)
-{
-    double part[MW_WIRE_KINDS];
-
-    if (ps > 0) {
-        grads_part(u, op, bytes, part);
-        add_lane(u, stage, MW_LANE_DP, ps, u->w->wire != NULL ? part : NULL);
-    }
-}
-
 static void add_tail(struct unfold *u, int stage)
 {
     const struct mw_tail *tail = &u->w->frame->tail[stage];
+    const struct mw_layout *layout = u->w->frame->price.layout;
+    int all = layout->dp;
 
-    add_grads(u, stage, mw_traffic_reduction(u->w), tail->reduce_ps,
-              tail->reduce_bytes);
+    if (tail->reduce_ps > 0) {
+        add_lane(u, stage, MW_LANE_DP, all, tail->reduce_ps,
+                 u->w->wire != NULL ? tail->reduce_part : NULL);
+    }
     for (int j = 0; j < u->n && u->w->wire != NULL && tail->reduce_ps > 0;
          j++) {
         int seat = stage * u->n + j;
@@ -335,7 +330,7 @@ static void add_tail(struct unfold *u, int stage)
         }
     }
     if (tail->shared_ps > 0) {
-        add_lane(u, stage, MW_LANE_TP, tail->shared_ps, NULL);
+        add_lane(u, stage, MW_LANE_TP, all, tail->shared_ps, NULL);
     }
     if (tail->optimizer_ps > 0) {
         struct joined own = {1, 1, 1};
@@ -346,25 +341,25 @@ static void add_tail(struct unfold *u, int stage)
         }
     }
     if (tail->offload_ps > 0) {
-        add_lane(u, stage, MW_LANE_OFFLOAD, tail->offload_ps, NULL);
+        add_lane(u, stage, MW_LANE_OFFLOAD, all, tail->offload_ps, NULL);
     }
-    add_grads(u, stage, MW_ALL_GATHER, tail->gather_ps, tail->gather_bytes);
+    if (tail->gather_ps > 0) {
+        add_lane(u, stage, MW_LANE_DP, mw_layout_shard_ways(layout),
+                 tail->gather_ps,
+                 u->w->wire != NULL ? tail->gather_part : NULL);
+    }
 }
 
 /* ---- whole -----------------------------------------------------------------
  */
 static void add_hidden_gathers(struct unfold *u)
 {
-    double part[MW_WIRE_KINDS];
-
     for (int d = 0; d < u->w->s->n_stages; d++) {
         const struct mw_tail *tail = &u->w->frame->tail[d];
 
-        if (tail->hidden_gather_s > 0) {
-            grads_part(u, MW_ALL_GATHER, tail->gather_bytes, part);
-        }
         for (int j = 0; j < u->n && tail->hidden_gather_s > 0; j++) {
-            add_hidden(u, d * u->n + j, tail->hidden_gather_s, part);
+            add_hidden(u, d * u->n + j, tail->hidden_gather_s,
+                       tail->gather_part);
         }
     }
 }

@@ -149,10 +149,8 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
 
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
 {
-    int per_node = p->ctx->domain_gpus;
-    bool crosses = mw_cost_stages_cross(p->layout, from, to, per_node);
-
     double bytes = mw_boundary_bytes(&p->work), gather_s = 0;
+    struct mw_group pair = mw_step_pair(p, from, to);
 
     if (p->ctx->stack.scatters_boundary && !p->work.layout->sp) {
         gather_s = mw_cost_coll(p->ctx, MW_ALL_GATHER, bytes,
@@ -160,10 +158,9 @@ mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
                        .time_s;
         bytes /= p->layout->tp;
     }
-    return step_ps(mw_cost_p2p(p->ctx, bytes, crosses,
-                               mw_step_stage_sharers(p, from, to), NULL)
-                       .time_s +
-                   gather_s);
+    return step_ps(
+        mw_cost_coll(p->ctx, MW_SEND_RECV, bytes, &pair, NULL).time_s +
+        gather_s);
 }
 
 int mw_step_copies_on(const struct mw_step_price *p, int d)
@@ -355,7 +352,7 @@ static struct owned once(const struct mw_step_price *p, int device,
 
 void mw_tail_of(const struct mw_step_price *p, int device,
                 const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
-                bool twin_crosses, struct mw_tail *out)
+                struct mw_tail *out)
 {
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
@@ -369,8 +366,7 @@ void mw_tail_of(const struct mw_step_price *p, int device,
         reduce_gradients(p, n_units, &n, &sent, groups, out);
     }
     if (has_tied_twin) {
-        struct mw_group pair = {2, twin_crosses ? 2 : 1, twin_crosses ? 1 : 2,
-                                mw_step_stage_sharers(p, 0, layout->pp - 1)};
+        struct mw_group pair = mw_step_pair(p, 0, layout->pp - 1);
 
         out->embedding_bytes = mw_step_tied_grads(p) * p->grad_bytes;
         out->embedding_ps =

@@ -69,12 +69,6 @@ void mw_traffic_init(struct walk *w);
 /* The task takes part of the ways out of `from` and into `to`. */
 void mw_traffic_use(struct walk *w, mw_task_id task, int from, int to,
                     const double part[MW_WIRE_KINDS]);
-/* Both ways of one device, for a collective; nothing without wires. */
-void mw_traffic_use_coll(struct walk *w, mw_task_id task, int device,
-                         enum mw_coll_op op, double bytes,
-                         const struct mw_group *group);
-/* How gradients are reduced over dp. */
-enum mw_coll_op mw_traffic_reduction(const struct walk *w);
 /* The hidden part of the reduction, from the pass on that comes next. */
 void mw_traffic_start_hidden(struct walk *w, int device);
 

@@ -342,8 +342,8 @@ static void test_middle_device(void **state)
     const int twice[MW_UNIT_COUNT] = {[MW_UNIT_DENSE] = 4};
 
     mw_step_price_units(&p, NULL);
-    mw_tail_of(&p, 0, once, false, false, &end_tail);
-    mw_tail_of(&p, 1, twice, false, false, &middle);
+    mw_tail_of(&p, 0, once, false, &end_tail);
+    mw_tail_of(&p, 1, twice, false, &middle);
     mw_assert_near(middle.reduce_bytes, end_tail.reduce_bytes, 1e-12, 0);
     assert_true(middle.reduce_ps < end_tail.reduce_ps);
     end(&w);

@@ -33,7 +33,7 @@ static struct mw_tail tail_of(const struct step_world *w,
 
     mw_step_price_begin(p, &w->s, l, &w->ctx);
     mw_step_price_units(p, NULL);
-    mw_tail_of(p, 0, whole, false, false, &tail);
+    mw_tail_of(p, 0, whole, false, &tail);
     return tail;
 }
 

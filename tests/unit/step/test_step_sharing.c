@@ -73,8 +73,11 @@ static mw_time run(struct bench *b, mw_time reduce_ps, bool no_sharing,
         v->ps[MW_PHASE_F][MW_LANE_COMPUTE] = v->f_ps = 1000000;
         v->ps[MW_PHASE_B][MW_LANE_COMPUTE] = v->b_ps = 1000000;
         v->ps[MW_PHASE_W][MW_LANE_COMPUTE] = v->w_ps = 1000000;
-        frame.tail[k] =
-            (struct mw_tail){.reduce_ps = reduce_ps, .reduce_bytes = 1e9};
+        mw_assert_near(frame.tail[k].reduce_part[MW_WIRE_NIC], 1, 1e-9, 0);
+        mw_assert_near(frame.tail[k].reduce_part[MW_WIRE_LINK], 0, 0, 0);
+        frame.tail[k] = (struct mw_tail){.reduce_ps = reduce_ps,
+                                         .reduce_bytes = 1e9,
+                                         .reduce_part[MW_WIRE_NIC] = 1};
     }
     memset(&frame.wires, 0, sizeof frame.wires);
     *out_transfer_ps = mw_step_transfer_ps(&frame.price, 0, 1);
@@ -193,11 +196,93 @@ static void test_who_meets(void **state)
     close_world(&w);
 }
 
+/* Shards in a node, replicas over four, no latency: gradients are scattered on
+ * the links and their shares added on the NICs, one after the other, so each
+ * wire is full for its part of the time; parameters come over the links. */
+static void test_each_on_its_own_wire(void **state)
+{
+    struct bench *b = *state;
+    struct mw_step_frame frame;
+    int layers[1] = {2};
+    struct mw_plan plan;
+
+    b->layout = (struct mw_layout){0};
+    mw_layout_default(&b->layout);
+    b->layout.dp = 32;
+    b->layout.dp_shard = 8;
+    b->layout.zero = 1;
+    step_plan(&plan, &b->scenario, &b->layout);
+    mw_step_frame_init(&frame, &b->scenario, &b->layout, layers, &plan.schedule,
+                       &b->ctx, true, NULL);
+
+    const struct mw_tail *tail = &frame.tail[0];
+    double grads = 4 * frame.price.size[MW_UNIT_DENSE].dense_params * 2 +
+                   4 * (frame.price.size[MW_UNIT_EMBEDDING].dense_params +
+                        frame.price.size[MW_UNIT_HEAD].dense_params);
+    double links_s =
+        grads * 7 / 8 / (b->system.intra_bw_Bps * b->system.intra_efficiency);
+    double nics_s = 2 * grads / 8 * 3 / 4 /
+                    (b->ctx.domain_net_Bps / 8 * b->system.inter_efficiency);
+    double all_s = links_s + nics_s;
+
+    mw_assert_near(mw_time_to_s(tail->reduce_ps), all_s, 1e-9, 0);
+    mw_assert_near(tail->reduce_part[MW_WIRE_LINK], links_s / all_s, 1e-9, 0);
+    mw_assert_near(tail->reduce_part[MW_WIRE_NIC], nics_s / all_s, 1e-9, 0);
+    mw_assert_near(tail->gather_part[MW_WIRE_LINK], 1, 1e-9, 0);
+    mw_assert_near(tail->gather_part[MW_WIRE_NIC], 0, 0, 0);
+    mw_step_frame_release(&frame);
+    mw_plan_release(&plan);
+}
+
+/* A transfer takes of the NIC the part of its time that grows with its bytes,
+ * under leaf switches as priced there: t of 4 and 5 sequences, ln t over ln
+ * bytes. The narrower the leaves, the larger the part. */
+static void test_transfer_part_is_the_priced_one(void **state)
+{
+    double before = 0;
+
+    (void)state;
+    for (int over = 1; over <= 4; over *= 2) {
+        struct mw_step_frame frame[2];
+        struct step_world w;
+        double part[MW_WIRE_KINDS], t_s[2];
+        struct mw_layout l[2];
+        int layers[4] = {4, 4, 4, 4};
+
+        step_scenario(&w.s, "dgx-h100", 8, 640, "bf16");
+        w.s.cluster.leaf_nodes = 2;
+        w.s.cluster.oversubscription = over;
+        step_world_price(&w);
+        assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
+        for (int i = 0; i < 2; i++) {
+            mw_layout_default(&l[i]);
+            l[i].tp = 8;
+            l[i].pp = 4;
+            l[i].dp = 2;
+            l[i].micro_batch = 4 + i;
+            mw_step_frame_init(&frame[i], &w.s, &l[i], layers, NULL, &w.ctx,
+                               true, NULL);
+            t_s[i] = mw_time_to_s(mw_step_transfer_ps(&frame[i].price, 1, 2));
+        }
+        mw_wires_transfer_part(&frame[0].price, 1, 2, part);
+        mw_assert_near(part[MW_WIRE_NIC], log(t_s[1] / t_s[0]) / log(1.25),
+                       1e-5, 0);
+        assert_true(part[MW_WIRE_NIC] > before);
+        before = part[MW_WIRE_NIC];
+        mw_step_frame_release(&frame[0]);
+        mw_step_frame_release(&frame[1]);
+        step_world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_transfer_meets_reduction, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_each_on_its_own_wire, setup,
+                                        teardown),
+        cmocka_unit_test(test_transfer_part_is_the_priced_one),
         cmocka_unit_test(test_who_meets)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

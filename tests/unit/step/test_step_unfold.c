@@ -7,9 +7,9 @@
 
 #include "base/rand.h"
 #include "sim/coll/coll_library.h"
+#include "sim/step/step_int.h"
 #include "sim/step/unfold.h"
 #include "step_fixture.h"
-#include "step_units.h"
 
 #include <math.h>
 
@@ -33,6 +33,8 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->micro_batch = 1 << draw_int(i, 4, 2);
     l->sp = draw_int(i, 5, 2) == 0 && l->tp > 1;
     l->zero = draw_int(i, 6, 4);
+    l->dp_shard =
+        l->zero > 0 && draw_int(i, 10, 2) == 0 ? 1 << draw_int(i, 11, 4) : 0;
     l->recompute = (enum mw_recompute)draw_int(i, 7, 3);
     l->schedule = kinds[draw_int(i, 8, 6)];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ||
@@ -83,33 +85,31 @@ static bool compare(const struct step_world *w, const struct mw_layout *l)
     return true;
 }
 
+/* One database for all draws: its curves are priced once. */
 static void run(const char *model)
 {
+    struct step_world w;
     int n = 0;
 
+    step_scenario_of(&w.s,
+                     "format: 1\nname: t\nmodel: %s\n"
+                     "cluster: {system: dgx-h100, nodes: 4}\n"
+                     "workload: {seq: 512, global_batch: 64, dtype: bf16}\n",
+                     model);
+    step_world_price(&w);
+    mw_coll_library_lend(w.db);
+    mw_cost_ctx_take_curves(&w.ctx);
     for (uint64_t i = 0; n < WANTED && i < TRIES; i++) {
-        struct step_world w;
         struct mw_layout l;
 
-        step_scenario_of(
-            &w.s,
-            "format: 1\nname: t\nmodel: %s\n"
-            "cluster: {system: dgx-h100, nodes: 4}\n"
-            "workload: {seq: 512, global_batch: 64, dtype: bf16}\n",
-            model);
         if (draw(&l, &w.s, i)) {
-            step_world_price(&w);
-            mw_coll_library_lend(w.db);
-            mw_cost_ctx_take_curves(&w.ctx);
             assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, stack_of(i), NULL),
                              MW_OK);
             w.ctx.net_speed = i % 5 == 0 ? 1.0 / 8 : 1;
             n += compare(&w, &l);
-            step_world_close(&w);
-        } else {
-            mw_scenario_release(&w.s);
         }
     }
+    step_world_close(&w);
     assert_int_equal(n, WANTED);
 }
 
@@ -169,26 +169,107 @@ static void test_slow_rank(void **state)
     step_world_close(&w);
 }
 
-/* A pipeline hides a slow rank of one stage no more than its share: with stages
- * alike, m passes take so much longer, and the other replicas wait. */
+/*
+ * 1F1B over four stages of as many layers, m micro-batches; f, b forward and
+ * backward pass of a stage (stage 0 with the embedding, 3 with the head), c a
+ * transfer. The head's stage is the longest: the others wait for it,
+ *
+ *   T = f0 + f1 + f2 + 3 c + m (f3 + b3) + 3 c + b2 + b1 + b0
+ *
+ * With a rank of stage 1 at twice its time its pipeline works at that stage's
+ * pace, once its first backward pass can begin: three passes forward are its
+ * warm-up, the way to the last stage and back may take longer than the other
+ * two of them.
+ *
+ *   T' = f0 + c + 2 f1 + max(4 f1, f2 + f3 + b3 + b2 + 4 c)
+ *        + 2 (m (f1 + b1) - 3 f1) + c + b0
+ *
+ * The other replicas wait at the reduction; the rest of the step is the same.
+ */
 static void test_slow_stage(void **state)
 {
     struct step_world w;
     struct mw_layout l;
-    struct step_unit_s layer;
+    struct mw_step_frame frame;
+    const int layers[] = {4, 4, 4, 4}, m = 8;
+    double f[4], b[4];
 
     (void)state;
     step_scenario(&w.s, "dgx-h100", 4, 64, "bf16");
     step_world_price(&w);
+    assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
     mw_layout_default(&l);
     l.pp = 4;
     l.dp = 8;
-    layer = step_unit_cost(&w.s, &l, &w.ctx, MW_UNIT_DENSE);
-    double even = step_with(&w, &l, -1, 1);
-    double more = step_with(&w, &l, 8, 2) - even; /* stage 1, replica 0 */
-    double pass = 4 * (layer.f_s + layer.b_s + layer.w_s);
+    mw_step_frame_init(&frame, &w.s, &l, layers, NULL, &w.ctx, true, NULL);
+    for (int k = 0; k < 4; k++) {
+        f[k] = mw_time_to_s(frame.vstage[k].f_ps);
+        b[k] = mw_time_to_s(frame.vstage[k].b_ps + frame.vstage[k].w_ps);
+    }
+    double c = mw_time_to_s(mw_step_transfer_ps(&frame.price, 1, 2));
+    double back = f[2] + f[3] + b[3] + b[2] + 4 * c;
+    double even = f[0] + f[1] + f[2] + 6 * c + m * (f[3] + b[3]) + b[2] + b[1];
+    double slow = f[0] + 2 * c + 2 * f[1] + fmax(4 * f[1], back) +
+                  2 * (m * (f[1] + b[1]) - 3 * f[1]);
 
-    assert_true(more > 0.5 * 8 * pass && more < 1.1 * 8 * pass);
+    mw_assert_near(step_with(&w, &l, 8, 2) - step_with(&w, &l, -1, 1),
+                   slow - even, 1e-6, 0);
+    mw_step_frame_release(&frame);
+    step_world_close(&w);
+}
+
+/*
+ * ZeRO-3 within sets of four of eight replicas (HSDP), GPipe over two stages, a
+ * slow rank in each of them; stage 1, with the head, is the longer. In one set:
+ * its forward passes go at twice their time through both, 2 f0 + 2 m f1. In two
+ * sets, which do not meet before gradients are added: the later of them has the
+ * slow rank in stage 1, f0 + 2 m f1. Backward all meet in every pass, so that
+ * the difference is the first stage's forward compute; over one set of eight
+ * there is none.
+ */
+static void test_sets_of_shards(void **state)
+{
+    struct step_world w;
+    struct mw_layout l;
+
+    (void)state;
+    step_scenario(&w.s, "dgx-h100", 2, 64, "bf16");
+    step_world_price(&w);
+    assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
+    for (int shard = 4; shard <= 8; shard += 4) {
+        double pace[16], step_s[2];
+        struct mw_step_frame frame;
+        struct mw_plan plan;
+        struct mw_unfold all;
+
+        mw_layout_default(&l);
+        l.pp = 2;
+        l.dp = 8;
+        l.zero = 3;
+        l.dp_shard = shard;
+        l.schedule = "gpipe";
+        step_plan(&plan, &w.s, &l);
+        for (int apart = 0; apart < 2; apart++) {
+            for (int i = 0; i < 16; i++) {
+                pace[i] = i == 0 || i == (apart ? 12 : 8) ? 2 : 1;
+            }
+            assert_int_equal(
+                mw_step_unfold(&w.s, &plan, &w.ctx, pace, &all, NULL), MW_OK);
+            step_s[apart] = all.step_time_s;
+        }
+        mw_step_frame_init(&frame, &w.s, &l, plan.layers, &plan.schedule,
+                           &w.ctx, true, NULL);
+        const struct mw_vstage *v = frame.vstage;
+        const mw_time *f = v[0].ps[MW_PHASE_F];
+        double own_s = mw_time_to_s(f[MW_LANE_COMPUTE] + f[MW_LANE_HOST]);
+
+        assert_true(v[1].f_ps > v[0].f_ps);
+
+        mw_assert_near(step_s[0] - step_s[1], shard == 4 ? own_s : 0, 1e-6,
+                       1e-12);
+        mw_step_frame_release(&frame);
+        mw_plan_release(&plan);
+    }
     step_world_close(&w);
 }
 
@@ -218,7 +299,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alike), cmocka_unit_test(test_slow_rank),
-        cmocka_unit_test(test_slow_stage), cmocka_unit_test(test_too_many)};
+        cmocka_unit_test(test_slow_stage),
+        cmocka_unit_test(test_sets_of_shards), cmocka_unit_test(test_too_many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
