@@ -3,6 +3,7 @@
 #include "cli/world.h"
 
 #include "base/units.h"
+#include "plots/plot.h"
 #include "sim/coll/coll_fit.h"
 #include "sim/coll/moe_fit.h"
 
@@ -12,12 +13,19 @@ struct args {
     struct mw_cli cli;
     char **files;
     int n_files;
-    const char *model, *id;
+    const char *model, *id, *plot;
     double max_mape; /* below 0: no gate */
     bool all_rows, is_left_out;
 };
 
-enum { OPT_MODEL = 0x2000, OPT_ID, OPT_MAX_MAPE, OPT_ROWS, OPT_LEFT_OUT };
+enum {
+    OPT_MODEL = 0x2000,
+    OPT_ID,
+    OPT_MAX_MAPE,
+    OPT_ROWS,
+    OPT_LEFT_OUT,
+    OPT_PLOT
+};
 
 static const struct argp_option options[] = {
     {"model", OPT_MODEL, "M", 0,
@@ -36,6 +44,10 @@ static const struct argp_option options[] = {
      "Collectives: also the errors of corrections fitted without each table in "
      "turn (some 10 s)",
      0},
+    {"plot", OPT_PLOT, "FILE", 0,
+     "Training steps: draw predicted against measured times, a series a group: "
+     "FILE.svg or FILE.png, or - in the terminal, below the tables",
+     0},
     {0}};
 
 static const char doc[] =
@@ -46,6 +58,7 @@ static const char doc[] =
     "  meshwright validate training_megatron_lm.csv --id megatron-a100-2021-04 "
     "--max-mape 0.2\n"
     "  meshwright validate memory_finetune.csv --rows\n"
+    "  meshwright validate my-runs.csv --plot my-runs.svg\n"
     "  meshwright validate nccl_h100_2node16.csv --model nccl\n"
     "  meshwright validate nccl_*.csv --left-out\n\n"
     "A cell that is empty is filled by a written rule, counted under "
@@ -87,6 +100,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_LEFT_OUT:
         a->is_left_out = true;
+        return 0;
+    case OPT_PLOT:
+        a->plot = arg;
+        return 0;
+    case ARGP_KEY_END:
+        mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
         return 0;
     case ARGP_KEY_ARGS:
         a->files = state->argv + state->next;
@@ -154,6 +173,7 @@ static enum mw_status run_steps(const struct args *a, const struct mw_hwdb *db,
         *gate = (struct mw_validate_gate){
             v.rows.n, mw_validate_predicted(&v),
             v.overall.rows > 0 ? v.overall.mape : v.memory_overall.mape};
+        status = a->plot != NULL ? mw_validate_plot(&v, a->plot, err) : MW_OK;
     }
     mw_validate_release(&v);
     return status;
@@ -164,8 +184,16 @@ static enum mw_status run(const struct args *a, const struct mw_hwdb *db,
 {
     struct mw_validate_gate gate = {0};
     bool is_coll = false;
-    enum mw_status status = kind_of(a, &is_coll, err);
+    const char *wrong = a->plot != NULL ? mw_plot_path_wrong(a->plot) : NULL;
+    enum mw_status status = wrong != NULL
+                                ? mw_fail(err, MW_EUSAGE, "--plot: %s", wrong)
+                                : kind_of(a, &is_coll, err);
 
+    if (status == MW_OK && is_coll && a->plot != NULL) {
+        status = mw_fail(err, MW_EUSAGE,
+                         "--plot draws training steps; these "
+                         "are tables of collectives");
+    }
     if (status == MW_OK) {
         const struct mw_validate_coll_opts coll = {
             .files = (const char *const *)a->files,

@@ -84,6 +84,10 @@ static void print_groups(const struct mw_validate *v)
     if (v->quiet.rows < v->overall.rows) {
         add_group(t, &v->quiet);
     }
+    if (v->specified.rows > 0 && v->filled.rows > 0) {
+        add_group(t, &v->specified);
+        add_group(t, &v->filled);
+    }
     mw_table_print(t, stdout);
     mw_table_free(t);
 }
@@ -123,10 +127,11 @@ static uint64_t count_reason(const struct mw_validate *v, const char *reason)
 
 static void print_notes(const struct mw_validate *v)
 {
-    printf("\nFilled, by rule (rows):\n");
+    printf("\nFilled, by rule (rows; *: in place of an empty cell):\n");
     for (int fill = 0; fill < MW_FILL_COUNT; fill++) {
         if (count_fill(v, fill) > 0) {
-            printf("  %5" PRIu64 "  %s: %s\n", count_fill(v, fill),
+            printf("  %5" PRIu64 " %c%s: %s\n", count_fill(v, fill),
+                   mw_fill_is_guess((enum mw_fill)fill) ? '*' : ' ',
                    mw_fill_name((enum mw_fill)fill),
                    mw_fill_text((enum mw_fill)fill));
         }
@@ -157,7 +162,9 @@ static void print_people(const struct mw_validate *v, bool all_rows)
     if (v->overall.rows > 0) {
         print_groups(v);
     }
+    mw_validate_worst_print(v);
     mw_validate_regret_print(v);
+    mw_validate_releases_print(v);
     mw_validate_memory_print(v);
     print_notes(v);
 }
@@ -200,6 +207,7 @@ static json_t *row_json(const struct mw_validate_row *r)
     if (r->measured_s > 0) {
         mw_json_set_real(o, "measured_s", r->measured_s);
         mw_json_set_real(o, "predicted_s", r->predicted_s);
+        mw_json_set(o, "breakdown", mw_validate_breakdown_json(r));
     }
     mw_json_set_real(o, "peak_bytes", r->peak_bytes);
     mw_json_set_bool(o, "fits", r->fits);
@@ -243,7 +251,11 @@ static json_t *view_json(const struct mw_validate *v)
     mw_json_set(o, "filled", filled);
     mw_json_set(o, "overall", group_json(&v->overall));
     mw_json_set(o, "without_noisy", group_json(&v->quiet));
+    mw_json_set(o, "fully_specified", group_json(&v->specified));
+    mw_json_set(o, "filled_by_rule", group_json(&v->filled));
     mw_json_set(o, "groups", groups);
+    mw_json_set(o, "worst", mw_validate_worst_json(v));
+    mw_json_set(o, "releases", mw_validate_releases_json(v));
     mw_json_set(o, "regret", mw_validate_regret_json(v));
     mw_json_set(o, "memory", mw_validate_memory_json(v));
     mw_json_set(o, "fits", mw_validate_fits_json(&v->overall));

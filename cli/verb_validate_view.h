@@ -36,6 +36,15 @@ void mw_validate_memory_print(const struct mw_validate *v);
 json_t *mw_validate_memory_json(const struct mw_validate *v);
 json_t *mw_validate_fits_json(const struct mw_validate_group *g);
 json_t *mw_validate_row_memory_json(const struct mw_validate_row *r);
+/* validate_worst.c: the worst rows and where their time goes, releases, and
+ * predicted against measured as a picture (errors of plots/plot.h). */
+void mw_validate_worst_print(const struct mw_validate *v);
+json_t *mw_validate_worst_json(const struct mw_validate *v);
+json_t *mw_validate_breakdown_json(const struct mw_validate_row *r);
+void mw_validate_releases_print(const struct mw_validate *v);
+json_t *mw_validate_releases_json(const struct mw_validate *v);
+enum mw_status mw_validate_plot(const struct mw_validate *v, const char *path,
+                                struct mw_err *err);
 /* validate_regret.c: how well the predictions choose. */
 void mw_validate_regret_print(const struct mw_validate *v);
 json_t *mw_validate_regret_json(const struct mw_validate *v);

@@ -266,6 +266,64 @@ static void doc_filled(const struct mw_fit *f, FILE *out)
     }
 }
 
+/* Rows that a rule filled apart from those that say all. */
+static void doc_specified(const struct mw_fit *f, FILE *out)
+{
+    static const char *const names[] = {"fully specified", "filled by a rule"};
+    double *fitted = mw_calloc(f->n + 1, sizeof *fitted);
+    double *left = mw_calloc(f->n + 1, sizeof *left);
+
+    fprintf(out, "| rows | n | fitted MAPE | left out: MAPE | median |\n"
+                 "|---|--:|--:|--:|--:|\n");
+    for (int filled = 0; filled < 2; filled++) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < f->n; i++) {
+            if (mw_validate_is_filled(row_of(f, i)) == (filled == 1)) {
+                fitted[n] = fabs(exp(f->r[i]) - 1);
+                left[n++] = fabs(exp(f->left_out[i]) - 1);
+            }
+        }
+        fprintf(out, "| %s | %zu | %.1f %% | %.1f %% | %.1f %% |\n",
+                names[filled], n, 100 * mw_mean(fitted, n),
+                100 * mw_mean(left, n), 100 * mw_median(left, n));
+    }
+    mw_free(fitted);
+    mw_free(left);
+}
+
+static void floor_row(const struct mw_fit *f, const char *file, bool one_layout,
+                      FILE *out)
+{
+    struct mw_release_floor e;
+
+    mw_release_floor(f->v, file, one_layout, &e);
+    if (e.runs > 0) {
+        fprintf(out, "| %s | %s | %llu | %.1f %% | %.1f %% | %.0f %% |\n",
+                base_name(file),
+                one_layout ? "one layout and precision" : "any layout",
+                (unsigned long long)e.runs, 100 * e.median, 100 * e.p90,
+                100 * e.far);
+    }
+}
+
+static void doc_releases(const struct mw_fit *f, FILE *out)
+{
+    const char *done = NULL; /* pairs of a file are together */
+
+    fprintf(out, "| file | pairs of | runs | median | p90 | above 5 %% |\n"
+                 "|---|---|--:|--:|--:|--:|\n");
+    for (size_t i = 0; i < f->v->releases.n; i++) {
+        const char *file = f->v->releases.v[i].file;
+
+        if (done == NULL || strcmp(file, done) != 0) {
+            floor_row(f, file, false, out);
+            floor_row(f, file, true, out);
+        }
+        done = file;
+    }
+}
+
 static void doc_skipped(const struct mw_fit *f, FILE *out)
 {
     fprintf(out, "| file | rows | reason |\n|---|--:|---|\n");
@@ -324,6 +382,8 @@ static void doc_line(const void *ctx, const char *line, size_t len, FILE *out)
                  {"@MEMORY_CONSTANTS@\n", doc_memory_constants},
                  {"@STRONG@\n", mw_fit_doc_strong},
                  {"@FILLED@\n", doc_filled},
+                 {"@SPECIFIED@\n", doc_specified},
+                 {"@RELEASES@\n", doc_releases},
                  {"@SKIPPED@\n", doc_skipped}};
 
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {

@@ -193,12 +193,15 @@ static bool sp_of(struct mw_case *c)
     if (is_megascale(c->row)) {
         return true;
     }
+    if (c->layout.tp <= 1) {
+        return false;
+    }
     if (text[0] == '\0') {
         mw_case_fill(c, MW_FILL_SP);
-        return c->layout.tp > 1 && (mw_case_is_core(c->row) ||
-                                    mw_text_has(c->row->framework, "nanotron"));
+        return mw_case_is_core(c->row) ||
+               mw_text_has(c->row->framework, "nanotron");
     }
-    return text[0] == '1' && c->layout.tp > 1;
+    return text[0] == '1';
 }
 
 static enum mw_recompute recompute_of(struct mw_case *c)
@@ -423,7 +426,7 @@ void mw_case_layout(struct mw_case *c)
     }
     l->recompute = recompute_of(c);
     l->micro_batch = micro_batch_of(c);
-    if (c->row->schedule[0] == '\0') {
+    if (c->row->schedule[0] == '\0' && l->pp > 1) {
         mw_case_fill(c, MW_FILL_SCHEDULE);
     }
     l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";

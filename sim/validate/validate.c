@@ -32,6 +32,22 @@ const char *mw_fill_text(enum mw_fill fill)
     return fill_rules[fill].text;
 }
 
+bool mw_fill_is_guess(enum mw_fill fill)
+{
+    static const uint64_t says_what_no_column_does =
+        UINT64_C(1) << MW_FILL_COMPOSED | UINT64_C(1) << MW_FILL_LAYERS |
+        UINT64_C(1) << MW_FILL_ATTENTION | UINT64_C(1) << MW_FILL_GRAD_DTYPE |
+        UINT64_C(1) << MW_FILL_STACK | UINT64_C(1) << MW_FILL_GPU_VARIANT |
+        UINT64_C(1) << MW_FILL_SYSTEM | UINT64_C(1) << MW_FILL_TIED |
+        UINT64_C(1) << MW_FILL_ETP | UINT64_C(1) << MW_FILL_VPP_OVERLAP;
+    static const uint64_t follows_from_others =
+        UINT64_C(1) << MW_FILL_DP | UINT64_C(1) << MW_FILL_MICRO_BATCH_STEPS |
+        UINT64_C(1) << MW_FILL_STEP_TIME | UINT64_C(1) << MW_FILL_ZERO_BUBBLE |
+        UINT64_C(1) << MW_FILL_ZERO_GROUP | UINT64_C(1) << MW_FILL_HSDP;
+
+    return ((says_what_no_column_does | follows_from_others) >> fill & 1) == 0;
+}
+
 /* ---- text ---------------------------------------------------------------- */
 bool mw_text_has(const char *text, const char *word)
 {
@@ -290,84 +306,6 @@ static bool is_spare(const struct mw_measured *all, size_t n, size_t i)
     return false;
 }
 
-/* ---- releases --------------------------------------------------------------
- */
-/* The dotted number of a framework's name: "NeMo 24.07" -> {24, 7}. */
-static void release_of(const char *framework, long out[4])
-{
-    const char *at = framework + strcspn(framework, "0123456789");
-
-    for (int i = 0; i < 4; i++) {
-        char *end;
-
-        out[i] = strtol(at, &end, 10);
-        at = *end == '.' ? end + 1 : "";
-    }
-}
-
-static bool same_number(double a, double b)
-{
-    return (isnan(a) && isnan(b)) || a == b;
-}
-
-/* Ways of scaling ("fp8-cs", "mxfp8") are one precision here, as they are in
- * the cost model. */
-static bool same_dtype(const char *a, const char *b)
-{
-    static const char *const words[] = {"fp4", "fp8", "bf16", "fp16"};
-
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (mw_text_has(a, words[i]) != mw_text_has(b, words[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The same job; layouts change with releases. */
-static bool same_run(const struct mw_measured *a, const struct mw_measured *b)
-{
-    size_t n = strcspn(a->framework, " 0123456789");
-    const double x[] = {a->seq, a->global_batch, a->gpus, a->layers};
-    const double y[] = {b->seq, b->global_batch, b->gpus, b->layers};
-
-    for (size_t i = 0; i < sizeof x / sizeof x[0]; i++) {
-        if (!same_number(x[i], y[i])) {
-            return false;
-        }
-    }
-    return strcmp(a->model, b->model) == 0 && strcmp(a->gpu, b->gpu) == 0 &&
-           same_dtype(a->dtype, b->dtype) && strcmp(a->kind, b->kind) == 0 &&
-           strncmp(a->framework, b->framework, n) == 0;
-}
-
-/* Has the file the same run with a newer release of the framework? */
-static bool is_superseded(const struct mw_measured *all, size_t n, size_t i)
-{
-    long mine[4], other[4];
-
-    if (!mw_case_is_core(&all[i])) {
-        return false;
-    }
-    release_of(all[i].framework, mine);
-    for (size_t j = 0; j < n; j++) {
-        if (j == i || strcmp(all[i].framework, all[j].framework) == 0 ||
-            !same_run(&all[i], &all[j])) {
-            continue;
-        }
-        release_of(all[j].framework, other);
-        for (int k = 0; k < 4; k++) {
-            if (other[k] != mine[k]) {
-                if (other[k] > mine[k]) {
-                    return true;
-                }
-                break;
-            }
-        }
-    }
-    return false;
-}
-
 static void predict(struct mw_validate *v, const struct mw_measured *all,
                     size_t n_all, size_t i, struct mw_validate_row *out)
 {
@@ -388,7 +326,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         mw_case_skip(c, "another row stands for its (hidden, tp, pp, "
                         "micro-batch) cell");
     }
-    if (is_superseded(all, n_all, i)) {
+    if (mw_case_is_superseded(all, n_all, i)) {
         mw_case_skip(c, "the file has the same run with a newer release");
     }
     if (c->skipped == NULL) {
@@ -480,6 +418,7 @@ void mw_validate_release(struct mw_validate *v)
     mw_array_release(&v->rows);
     mw_array_release(&v->groups);
     mw_array_release(&v->memory);
+    mw_array_release(&v->releases);
     mw_arena_release(&v->arena);
 }
 
@@ -505,6 +444,7 @@ enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
     for (size_t i = 0; status == MW_OK && i < csv.n_rows; i++) {
         if (is_wanted(v, &((const struct mw_measured *)rows)[i])) {
             add_row(v, &csv, rows, i);
+            mw_validate_note_release(v, csv.file, rows, csv.n_rows, i);
         }
     }
     mw_validate_mark_noisy(v, first);

@@ -145,6 +145,10 @@ enum mw_fill {
 };
 const char *mw_fill_name(enum mw_fill fill);
 const char *mw_fill_text(enum mw_fill fill);
+/* Does the rule stand in for an empty cell of a column? The others say what no
+ * column does (the stack of a framework's name, its kernels, a machine) or
+ * what follows from other cells. */
+bool mw_fill_is_guess(enum mw_fill fill);
 
 /* One measured figure of memory, in bytes of the fullest rank (or of the rank
  * that the source names), and the prediction by the same definition. */
@@ -203,6 +207,14 @@ struct mw_memory_group {
     double mape, median_ape, p90_ape, p99_ape, bias;
 };
 
+/* A superseded row: how far its time lies from the newest release's of the same
+ * run, |older / newest - 1|. */
+struct mw_release_pair {
+    const char *file;
+    double difference;
+    bool is_same_layout; /* and same precision, to the letter */
+};
+
 struct mw_validate {
     struct mw_arena arena;
     const struct mw_hwdb *db;
@@ -224,6 +236,13 @@ struct mw_validate {
     } memory; /* by group and kind, in order of first appearance */
     struct mw_memory_group
         memory_overall; /* every figure; kind means nothing */
+    struct {
+        struct mw_release_pair *v;
+        size_t n, cap;
+    } releases;
+    /* Time of rows whose table says all that it has columns for, and of rows
+     * where a rule stood in for an empty cell (mw_fill_is_guess). */
+    struct mw_validate_group specified, filled;
 };
 
 void mw_validate_init(struct mw_validate *v, const struct mw_hwdb *db);
@@ -243,6 +262,8 @@ static inline bool mw_validate_is_timed(const struct mw_validate_row *r)
 {
     return r->skipped == NULL && r->measured_s > 0;
 }
+/* Did a rule stand in for an empty cell of the row (mw_fill_is_guess)? */
+bool mw_validate_is_filled(const struct mw_validate_row *r);
 /* Rows that were predicted, in time or in memory. */
 uint64_t mw_validate_predicted(const struct mw_validate *v);
 /* Statistics of all rows so far: groups in order of first appearance. */
@@ -278,5 +299,16 @@ struct mw_validate_regret {
 void mw_validate_regret(const struct mw_validate *v,
                         struct mw_validate_regret *out);
 void mw_validate_regret_release(struct mw_validate_regret *r);
+
+/* What the same runs differ by between releases: a floor of the error of any
+ * prediction that does not know the release. */
+struct mw_release_floor {
+    uint64_t runs;
+    double median, p90, far; /* of differences; far: the part above 5 % */
+};
+/* Of one file, or all (NULL); with one_layout, of pairs of one layout and
+ * precision alone. NaN without runs. */
+void mw_release_floor(const struct mw_validate *v, const char *file,
+                      bool one_layout, struct mw_release_floor *out);
 
 #endif

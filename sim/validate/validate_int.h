@@ -64,6 +64,13 @@ bool mw_case_is_composed(const struct mw_measured *r);
 /* Megatron-Core and what is built on it, since 2024. */
 bool mw_case_is_core(const struct mw_measured *r);
 
+/* releases.c: has the file the same run with a newer release? If so, the
+ * second notes in v->releases how far the two times lie apart. */
+bool mw_case_is_superseded(const struct mw_measured *all, size_t n, size_t i);
+void mw_validate_note_release(struct mw_validate *v, const char *file,
+                              const struct mw_measured *all, size_t n,
+                              size_t i);
+
 /* case_model.c, case_layout.c, case_machine.c: each fills its part or sets
  * skipped. */
 void mw_case_model(struct mw_case *c);

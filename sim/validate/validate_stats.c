@@ -163,6 +163,48 @@ uint64_t mw_validate_predicted(const struct mw_validate *v)
     return n;
 }
 
+static bool always(const struct mw_validate_row *r)
+{
+    return r != NULL;
+}
+
+static bool is_quiet(const struct mw_validate_row *r)
+{
+    return !r->is_noisy;
+}
+
+bool mw_validate_is_filled(const struct mw_validate_row *r)
+{
+    for (int fill = 0; fill < MW_FILL_COUNT; fill++) {
+        if ((r->fills >> fill & 1) != 0 &&
+            mw_fill_is_guess((enum mw_fill)fill)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_specified(const struct mw_validate_row *r)
+{
+    return !mw_validate_is_filled(r);
+}
+
+/* Statistics of the rows that `takes` does; rows is room for all. */
+static void stats_of_all(const struct mw_validate *v, row_ptr *rows,
+                         bool (*takes)(const struct mw_validate_row *),
+                         const char *name, struct mw_validate_group *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < v->rows.n; i++) {
+        if (takes(&v->rows.v[i])) {
+            rows[n++] = &v->rows.v[i];
+        }
+    }
+    out->name = name;
+    mw_validate_stats(rows, n, out);
+}
+
 void mw_validate_finish(struct mw_validate *v)
 {
     row_ptr *rows = mw_calloc(v->rows.n + 1, sizeof *rows);
@@ -183,20 +225,11 @@ void mw_validate_finish(struct mw_validate *v)
         mw_validate_stats(rows, n, &group);
         mw_array_push(&v->groups, group);
     }
-    for (size_t i = 0; i < v->rows.n; i++) {
-        rows[i] = &v->rows.v[i];
-    }
-    v->overall.name = "overall";
-    mw_validate_stats(rows, v->rows.n, &v->overall);
-    size_t n_quiet = 0;
-
-    for (size_t i = 0; i < v->rows.n; i++) {
-        if (!v->rows.v[i].is_noisy) {
-            rows[n_quiet++] = &v->rows.v[i];
-        }
-    }
+    stats_of_all(v, rows, always, "overall", &v->overall);
+    stats_of_all(v, rows, is_quiet, "without noisy rows", &v->quiet);
+    stats_of_all(v, rows, is_specified, "fully specified", &v->specified);
+    stats_of_all(v, rows, mw_validate_is_filled, "filled by a rule",
+                 &v->filled);
     mw_validate_finish_memory(v);
-    v->quiet.name = "without noisy rows";
-    mw_validate_stats(rows, n_quiet, &v->quiet);
     mw_free(rows);
 }
