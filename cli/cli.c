@@ -76,7 +76,8 @@ int mw_cli_print_json(json_t *object)
     return status == MW_OK ? 0 : mw_cli_fail(&err);
 }
 
-static enum mw_status add_pair(const char *option, const char *text, size_t len,
+static enum mw_status add_pair(const char *option, const char *example,
+                               const char *text, size_t len,
                                struct mw_cli_pair *pair, struct mw_err *err)
 {
     const char *eq = memchr(text, '=', len);
@@ -85,8 +86,8 @@ static enum mw_status add_pair(const char *option, const char *text, size_t len,
     if (key_len == 0 || value_len == 0 || key_len >= sizeof pair->key ||
         value_len >= sizeof pair->value) {
         return mw_fail(err, MW_EUSAGE,
-                       "%s: '%.*s' is not KEY=VALUE; for example tp=2,pp=4",
-                       option, (int)len, text);
+                       "%s: '%.*s' is not KEY=VALUE; for example %s", option,
+                       (int)len, text, example);
     }
     memcpy(pair->key, text, key_len);
     pair->key[key_len] = '\0';
@@ -99,6 +100,14 @@ enum mw_status mw_cli_pairs(const char *option, const char *text,
                             struct mw_cli_pair out[MW_CLI_PAIRS_MAX],
                             int *out_n, struct mw_err *err)
 {
+    return mw_cli_pairs_like(option, "tp=2,pp=4", text, out, out_n, err);
+}
+
+enum mw_status mw_cli_pairs_like(const char *option, const char *example,
+                                 const char *text,
+                                 struct mw_cli_pair out[MW_CLI_PAIRS_MAX],
+                                 int *out_n, struct mw_err *err)
+{
     int n = 0;
     for (const char *at = text;; n++) {
         size_t len = strcspn(at, ",");
@@ -106,7 +115,8 @@ enum mw_status mw_cli_pairs(const char *option, const char *text,
             return mw_fail(err, MW_EUSAGE, "%s: more than %d pairs", option,
                            MW_CLI_PAIRS_MAX);
         }
-        enum mw_status status = add_pair(option, at, len, &out[n], err);
+        enum mw_status status =
+            add_pair(option, example, at, len, &out[n], err);
         if (status != MW_OK) {
             return status;
         }

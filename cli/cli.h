@@ -70,6 +70,11 @@ struct mw_cli_pair {
 enum mw_status mw_cli_pairs(const char *option, const char *text,
                             struct mw_cli_pair out[MW_CLI_PAIRS_MAX],
                             int *out_n, struct mw_err *err);
+/* The same with another example in the message: "17=1.3". */
+enum mw_status mw_cli_pairs_like(const char *option, const char *example,
+                                 const char *text,
+                                 struct mw_cli_pair out[MW_CLI_PAIRS_MAX],
+                                 int *out_n, struct mw_err *err);
 enum mw_status mw_cli_int(const char *option, const char *text, long long min,
                           long long max, long long *out, struct mw_err *err);
 

@@ -13,7 +13,8 @@ static enum mw_status read_systems(const char *text,
 {
     struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
     int n = 0;
-    enum mw_status status = mw_cli_pairs("--mixed", text, pairs, &n, err);
+    enum mw_status status = mw_cli_pairs_like(
+        "--mixed", "dgx-h100=4,dgx-a100=8", text, pairs, &n, err);
 
     if (status == MW_OK && n > MW_MIXED_KINDS_MAX) {
         return mw_fail(err, MW_EUSAGE, "--mixed: at most %d systems",

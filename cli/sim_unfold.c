@@ -15,7 +15,8 @@ enum mw_status mw_sim_unfold_slow(struct mw_sim_unfold *u, const char *text,
 {
     struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
     int n = 0;
-    enum mw_status status = mw_cli_pairs("--slow", text, pairs, &n, err);
+    enum mw_status status =
+        mw_cli_pairs_like("--slow", "17=1.3", text, pairs, &n, err);
 
     for (int i = 0; i < n && status == MW_OK; i++) {
         long long rank = 0;
@@ -30,6 +31,13 @@ enum mw_status mw_sim_unfold_slow(struct mw_sim_unfold *u, const char *text,
                         "--slow: '%s' is no factor from 0.01 to 1000, as in "
                         "--slow 17=1.3",
                         pairs[i].value);
+        }
+        for (int j = 0; j < i && status == MW_OK; j++) {
+            if (u->slow[j].rank == rank) {
+                status = mw_fail(
+                    err, MW_EUSAGE,
+                    "--slow: rank %lld has two factors; give it one", rank);
+            }
         }
         u->slow[i].rank = (int)rank;
         u->slow[i].pace = pace;

@@ -26,7 +26,8 @@ enum mw_status mw_sweep_share_parse(const char *text,
 {
     struct mw_cli_pair pairs[MW_CLI_PAIRS_MAX];
     int n = 0;
-    enum mw_status status = mw_cli_pairs("--share", text, pairs, &n, err);
+    enum mw_status status =
+        mw_cli_pairs_like("--share", "dgx-h100=512", text, pairs, &n, err);
 
     out->n = 0;
     for (int i = 0; i < n && status == MW_OK; i++) {

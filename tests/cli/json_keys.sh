@@ -24,6 +24,10 @@ json "o['unfolded']['step_time_s'] > o['step_time_s'] and o['unfolded']['slow'][
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 512=2
 first_line 'rank 512, but the plan has ranks 0 to 511'
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3=0
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3=1.3,3=2
+first_line 'rank 3 has two factors'
+expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3
+first_line 'for example 17=1.3'
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3:2
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --jitter 0
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --seed 9
