@@ -88,6 +88,9 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
+    if (l->bucket_size > 0) {
+        return lacks(err, "buckets of gradients", "plan without bucket_size");
+    }
     if (l->overlap_off != 0) {
         return lacks(err, "switches of overlap", "plan without overlap_off");
     }

@@ -78,6 +78,7 @@ const struct mw_fit_param mw_fit_params[] = {
     {"host_op_s.zero-bubble", 50e-6, 5e-6, 2e-4, 0.5},
     {"elementwise_efficiency.internevo", 0.4, 0.15, 1, 0.5},
     {"exposed_reduce.internevo", 0.13, 0.01, 1, 0.7},
+    {"exposed_reduce.nanotron", 0.13, 0.01, 1, 0.7},
     {"elementwise_efficiency.jax", 0.5, 0.15, 1, 0.3},
     {"step_param_bytes", 12, 2, 60, 0.5},
     {"straggler_spread.megatron-2021", 0.005, 0.0005, 0.03, 0.7},

@@ -115,6 +115,8 @@ struct mw_stack_memory {
  * rank, which owns whole tensors (sim/step/share_colls.c). */
 enum mw_share_habit { MW_SHARE_FLAT, MW_SHARE_BY_TENSOR, MW_SHARE_BY_OWNER };
 
+enum { MW_BUCKET_LAYER = -1 };
+
 struct mw_stack {
     const char *name;   /* "megatron-core"; see mw_stack_name */
     double host_op_s;   /* host time to issue one operator */
@@ -148,6 +150,13 @@ struct mw_stack {
                                   gather it there (Narayanan et al., SC 2021,
                                   section 4.1) */
     enum mw_share_habit share; /* how ZeRO-1's shares are moved */
+    /* Gradients of one reduction, unless the layout says: 0 all, a number of
+     * elements, or MW_BUCKET_LAYER; at least bucket_rank times dp. */
+    double bucket, bucket_rank;
+    bool buckets_first; /* they are the first stage's first chunk's; any other
+                           chunk is one, and so are all where nothing hides
+                           them (Megatron-LM, core/distributed/
+                           distributed_data_parallel.py) */
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
     struct mw_stack_memory memory;

@@ -21,5 +21,8 @@ bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
 /* stack_memory.c: the habits of a stack that stack.c knows. */
 void mw_stack_memory_read(const struct mw_hwdb *db, const char *stack,
                           struct mw_stack_memory *out);
+/* stack_bucket.c: the same of how it reduces gradients, by stack->name. */
+enum mw_status mw_stack_bucket_read(const struct mw_hwdb *db,
+                                    struct mw_stack *stack, struct mw_err *err);
 
 #endif

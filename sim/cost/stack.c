@@ -49,7 +49,8 @@ static const struct {
      "products (Megatron-Bridge 0.5.1 of 2026-07, NeMo 26.06, on Blackwell)",
      SCATTERS | SENDS_ONCE | GRAPHS},
     {"megatron-core-lm",
-     "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose arguments "
+     "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose "
+     "arguments "
      "default to dropout in attention and behind it",
      SCATTERS | SENDS_ONCE},
     {"megatron-core-serial", "Megatron-Core with every overlap off", SCATTERS},
@@ -240,6 +241,9 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
                                                  : MW_SHARE_FLAT;
         ctx->stack.sends_once = (stacks[i].habits & SENDS_ONCE) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
+        if (status == MW_OK) {
+            status = mw_stack_bucket_read(ctx->db, &ctx->stack, err);
+        }
         ctx->stack.has_graphs = (stacks[i].habits & GRAPHS) != 0;
         if ((stacks[i].habits & FA2) != 0) {
             take_fa2(ctx);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/yaml.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -138,6 +139,8 @@ struct mw_layout {
      * workload's (MW_DTYPE_OF_WORKLOAD); mw_work_dtype resolves them. */
     int dtype, grad_dtype;
     int overlap_off; /* bits of mw_overlap; 0: what the stack hides is hidden */
+    int bucket_size; /* gradients, by elements, of one reduction over dp, and
+                        under ZeRO-1 weights of one gather; 0: the stack's */
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -224,6 +227,8 @@ extern const struct mw_field mw_layout_fields[];
          .doc = "how keys and values travel in the cp group"},                 \
         MW_LAYOUT_INT_ROW(at, cp_inner, 1, MW_WAYS_MAX,                        \
                           "cp ranks that deal out heads inside a ring"),       \
+        MW_LAYOUT_INT_ROW(at, bucket_size, 0, INT_MAX,                         \
+                          "gradients reduced at once; 0: the stack's"),        \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

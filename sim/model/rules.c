@@ -214,6 +214,18 @@ static bool rule_compression(const struct check *c)
     return BROKEN(c, "grad_compression is %d", (int)l->grad_compression);
 }
 
+static bool rule_bucket(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+
+    return l->bucket_size == 0 ||
+           (l->bucket_size > 0 && l->zero <= 1 &&
+            l->grad_compression == MW_COMPRESS_NONE) ||
+           BROKEN(c, "bucket_size is of plain gradients that are reduced at "
+                     "the step's end; set zero to 0 or 1, grad_compression to "
+                     "none");
+}
+
 static bool rule_order(const struct check *c)
 {
     return mw_layout_order_valid(c->l->order) ||
@@ -499,6 +511,7 @@ static const struct {
              {"offload", "offload_optimizer", rule_offload},
              {"offload_nvme", "offload_nvme", rule_offload_nvme},
              {"grad_compression", "grad_compression", rule_compression},
+             {"bucket_size", "bucket_size", rule_bucket},
              {"grad_dtype", "grad_dtype", rule_grad_dtype},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},

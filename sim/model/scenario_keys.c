@@ -215,6 +215,11 @@ const struct mw_field mw_limits_fields[] = {
     LIST_ROW("ep", ep, "expert parallel ways to consider"),
     LIST_ROW("vpp", vpp, "chunks per stage to consider"),
     LIST_ROW("cp_inner", cp_inner, "cp ranks that deal out heads to enumerate"),
+    {.key = "bucket_size",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(bucket_size),
+     .max = INT_MAX,
+     .doc = "gradients of a bucket to enumerate; the stack's if absent"},
     {.key = "dtype",
      .type = MW_F_INT_LIST,
      .offset = L_AT(dtype),
@@ -376,19 +381,14 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
  * 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {"node_limit",
-                                        "fp8_dispatch",
-                                        "spare_nodes",
-                                        "leaf_nodes",
-                                        "oversubscription",
-                                        "cp_inner",
-                                        "dtype",
-                                        "grad_dtype",
-                                        "grad_compression",
-                                        "offload_optimizer",
-                                        "offload_weights",
-                                        "offload_activations",
-                                        NULL};
+    static const char *const young[] = {
+        "node_limit",          "fp8_dispatch",
+        "spare_nodes",         "leaf_nodes",
+        "oversubscription",    "cp_inner",
+        "bucket_size",         "dtype",
+        "grad_dtype",          "grad_compression",
+        "offload_optimizer",   "offload_weights",
+        "offload_activations", NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

@@ -211,6 +211,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->cp_inner > 1) {
         h = hash_int(mw_hash64(h, "cp_inner", 8), l->cp_inner);
     }
+    if (l->bucket_size > 0) {
+        h = hash_int(mw_hash64(h, "bucket_size", 11), l->bucket_size);
+    }
     if (l->dp_shard > 0) {
         h = hash_int(mw_hash64(h, "dp_shard", 8), l->dp_shard);
     }

@@ -53,6 +53,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->cp_inner > 1) {
         mw_str_addf(text, "  cp_inner: %d\n", l->cp_inner);
     }
+    if (l->bucket_size > 0) {
+        mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
+    }
     if (l->dp_shard > 0) {
         mw_str_addf(text, "  dp_shard: %d\n", l->dp_shard);
     }

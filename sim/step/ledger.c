@@ -86,12 +86,13 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
 }
 
 /* The rank's shares of dense and expert gradients, over the replicas. */
-static void add_replicas(struct sums *s, double n, const double params[2])
+static void add_replicas(struct sums *s, double n, double pieces,
+                         const double params[2])
 {
     const struct mw_step_price *p = &s->f->price;
 
-    add(s, MW_DIM_DP, MW_ALL_REDUCE, n,
-        mw_step_share(p, params[0], params[1]) * p->grad_bytes,
+    add(s, MW_DIM_DP, MW_ALL_REDUCE, n * pieces,
+        mw_step_share(p, params[0], params[1]) * p->grad_bytes / pieces,
         &p->replica_group);
 }
 
@@ -101,7 +102,8 @@ static void add_colls(struct sums *s, double n,
     for (int i = 0; i < colls->n; i++) {
         const struct mw_zero_coll *c = &colls->v[i];
 
-        add(s, MW_DIM_DP, c->op, n, c->bytes, &c->group);
+        add(s, MW_DIM_DP, c->op, n * c->pieces, c->bytes / c->pieces,
+            &c->group);
     }
 }
 
@@ -120,7 +122,7 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     mw_zero_unit_colls(p, unit, groups, &colls);
     add_colls(s, n, &colls);
     if (p->layout->zero >= 2) {
-        add_replicas(s, n, params);
+        add_replicas(s, n, 1, params);
     }
 }
 
@@ -130,29 +132,29 @@ static void add_tail(struct sums *s, int d)
     const struct mw_step_price *p = &s->f->price;
     const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, d),
                                       mw_step_sharers(p, p->expert_group, d)};
-    double params[] = {0, 0}, sent[2], shared = 0;
+    const struct mw_share share = mw_share_of(
+        p, d, s->f->units[d], mw_step_frame_is_twin(s->f, d), groups);
+    int copies = mw_step_copies_on(p, d);
+    const double params[] = {share.params[0] * copies,
+                             share.params[1] * copies};
+    double shared = 0;
     struct mw_zero_colls colls;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-        params[0] += s->f->units[d][unit] * p->size[unit].dense_params;
-        params[1] += s->f->units[d][unit] * p->size[unit].expert_params;
         shared += s->f->units[d][unit] * p->size[unit].shared_params;
     }
-    if (mw_step_frame_is_twin(s->f, d) && s->f->units[d][MW_UNIT_HEAD] > 0) {
-        params[0] += mw_step_tied_params(p);
-    }
-    sent[0] = params[0] / mw_step_copies_on(p, d);
-    sent[1] = params[1] / mw_step_copies_on(p, d);
-    mw_zero_reduce_colls(p, sent, groups, &colls);
+    mw_zero_reduce_colls(p, share.params, share.buckets, groups, &colls);
     add_colls(s, 1, &colls);
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero == 1 || p->layout->zero == 2) {
-            add(s, MW_DIM_DP, MW_ALL_GATHER, 1, sent[i] * p->weight_bytes,
-                &groups[i]);
+            double n = mw_share_gathers(p, &share, i);
+
+            add(s, MW_DIM_DP, mw_share_gather_op(p), n,
+                share.params[i] * p->weight_bytes / n, &groups[i]);
         }
     }
     if (p->layout->zero < 2) {
-        add_replicas(s, 1, params);
+        add_replicas(s, 1, share.buckets[0], params);
     }
     if (p->layout->sp || p->work.lora_rank > 0) {
         add(s, MW_DIM_TP, MW_ALL_REDUCE, 1,

@@ -394,7 +394,7 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     }
     mw_zero_unit_colls(p, unit, groups, &colls);
     scatter_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
-                mw_step_replicas_s(p, dense, size->expert_params);
+                mw_step_replicas_s(p, dense, size->expert_params, 1);
     gather_s = mw_zero_colls_s(p, &colls, MW_ZERO_FORWARD);
     again_s = mw_zero_colls_s(p, &colls, MW_ZERO_BACKWARD);
     phase[MW_PHASE_F].s[MW_LANE_COMPUTE] += mw_zero_spread_s(p, unit);

@@ -237,6 +237,21 @@ static enum mw_status fill_time(struct mw_step_frame *f,
     return status;
 }
 
+/* Messages of a transfer over dp, of which so much is hidden. */
+static void explain_buckets(struct mw_explain *of, double n, mw_time shown_ps,
+                            double hidden_s, const char *what)
+{
+    struct mw_explain *bucket;
+
+    if (of == NULL || !(n > 0)) {
+        return;
+    }
+    bucket =
+        mw_explain_child(of, "bucket", (mw_time_to_s(shown_ps) + hidden_s) / n,
+                         what, "the layout's bucket_size, else the stack's");
+    bucket->count = n;
+}
+
 static void explain_tail(struct mw_explain *explain,
                          const struct mw_step_frame *f)
 {
@@ -248,9 +263,12 @@ static void explain_tail(struct mw_explain *explain,
             tail = &f->tail[d];
         }
     }
-    mw_explain_child(explain, "gradient reduction of the largest stage",
-                     mw_time_to_s(tail->reduce_ps),
-                     "after the last backward pass, not overlapped", NULL);
+    explain_buckets(
+        mw_explain_child(explain, "gradient reduction of the largest stage",
+                         mw_time_to_s(tail->reduce_ps),
+                         "after the last backward pass, not overlapped", NULL),
+        tail->reduce_buckets, tail->reduce_ps, tail->hidden_reduce_s,
+        "T(bytes / n); the last has no pass beside it");
     mw_explain_child(explain, "optimizer of the largest stage",
                      mw_time_to_s(tail->optimizer_ps),
                      "state bytes / memory bandwidth", NULL);
@@ -261,8 +279,11 @@ static void explain_tail(struct mw_explain *explain,
                          "device's own part",
                          NULL);
     }
-    mw_explain_child(explain, "parameter gather of the largest stage",
-                     mw_time_to_s(tail->gather_ps), "ZeRO-1 and -2", NULL);
+    explain_buckets(
+        mw_explain_child(explain, "parameter gather of the largest stage",
+                         mw_time_to_s(tail->gather_ps), "ZeRO-1 and -2", NULL),
+        tail->gather_buckets, tail->gather_ps, tail->hidden_gather_s,
+        "T(bytes / n); the first has no pass beside it");
 }
 
 enum mw_status mw_step_simulate(const struct mw_scenario *scenario,

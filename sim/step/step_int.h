@@ -130,6 +130,7 @@ struct mw_tail {
     mw_time offload_ps; /* what the host's part of the optimizer takes longer */
     mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
+    double reduce_buckets, gather_buckets; /* messages, dense and of experts */
     double hidden_reduce_s, hidden_gather_s; /* behind passes */
     /* What of a wire the reduction and the gather take, hidden or not; 0
      * without p->wires. */
@@ -219,7 +220,7 @@ enum mw_zero_when { MW_ZERO_FORWARD, MW_ZERO_BACKWARD, MW_ZERO_SCATTER };
 struct mw_zero_coll {
     enum mw_zero_when when;
     enum mw_coll_op op;
-    double bytes;
+    double bytes, pieces; /* of all pieces, equal ones */
     struct mw_group group;
 };
 enum { MW_ZERO_COLLS_MAX = 8 };
@@ -235,11 +236,16 @@ void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
                         const struct mw_group groups[2],
                         struct mw_zero_colls *out);
 void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
+                          const double pieces[2],
                           const struct mw_group groups[2],
                           struct mw_zero_colls *out);
 double mw_zero_colls_s(const struct mw_step_price *p,
                        const struct mw_zero_colls *colls,
                        enum mw_zero_when when);
+/* One piece of each. */
+double mw_zero_colls_last_s(const struct mw_step_price *p,
+                            const struct mw_zero_colls *colls,
+                            enum mw_zero_when when);
 /* Of messages to other ranks, as mw_cost_coll counts them. */
 double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
                            enum mw_zero_when when);
@@ -299,13 +305,40 @@ void mw_tail_of(const struct mw_step_price *p, int device,
                 struct mw_tail *out);
 /* Seconds of ZeRO-1's gather of parameters, and of the reduction before it, as
  * the stack does them: dense and expert parameters of the rank in so many
- * tensors each, over groups[0] and [1]. */
-double mw_share_gather_s(const struct mw_step_price *p, const double params[2],
-                         const double tensors[2],
-                         const struct mw_group groups[2]);
-double mw_share_reduce_s(const struct mw_step_price *p, const double params[2],
-                         const double tensors[2],
-                         const struct mw_group groups[2]);
+ * tensors and buckets each, over groups[0] and [1]. */
+struct mw_share {
+    double params[2], tensors[2];
+    double buckets[2]; /* messages: of buckets, or of tensors one by one */
+    const struct mw_group *groups;
+};
+struct mw_pieces {
+    double all_s, last_s; /* one piece of each collective */
+};
+/* What a device sends of its parameters after the last pass. */
+struct mw_share mw_share_of(const struct mw_step_price *p, int device,
+                            const int n_units[MW_UNIT_COUNT],
+                            bool has_tied_twin,
+                            const struct mw_group groups[2]);
+/* The gather's collectives, and how many of dense (0) or expert (1) parameters.
+ */
+enum mw_coll_op mw_share_gather_op(const struct mw_step_price *p);
+double mw_share_gathers(const struct mw_step_price *p,
+                        const struct mw_share *share, int i);
+struct mw_pieces mw_share_gather(const struct mw_step_price *p,
+                                 const struct mw_share *share);
+struct mw_pieces mw_share_reduce(const struct mw_step_price *p,
+                                 const struct mw_share *share);
+
+/* ---- buckets.c ------------------------------------------------------------
+ */
+/* Collectives that reduce so many of a device's gradients, as the layout or
+ * else the stack has it: 1 or more. */
+double mw_step_buckets(const struct mw_step_price *p, int device, double params,
+                       bool is_expert);
+/* What can be hidden of a transfer in pieces of which the last, or the first,
+ * has nothing beside it; the stack would hide `overlap`. */
+double mw_step_pieces_overlap(double overlap, const struct mw_pieces *pieces);
+
 /* Seconds between two pipeline stages. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds, where
@@ -324,10 +357,10 @@ double mw_step_tied_grads(const struct mw_step_price *p);
 bool mw_step_copies_tied(const struct mw_scenario *scenario,
                          const struct mw_layout *layout);
 
-/* All-reduce of the rank's shares of so many gradients over the replicas: time,
- * message. */
+/* All-reduce of the rank's shares of so many gradients over the replicas: time
+ * of one of so many pieces; all bytes. */
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
-                          double expert);
+                          double expert, double pieces);
 double mw_step_replicas_bytes(const struct mw_step_price *p, double dense,
                               double expert);
 

@@ -60,10 +60,12 @@ struct filled {
     double time_s, wire_s[MW_WIRE_KINDS];
 };
 
+/* One after another, of load.bytes each. */
 static void fill(const struct mw_step_price *p, const struct mw_wire_load *load,
-                 struct filled *sum)
+                 double pieces, struct filled *sum)
 {
     double time_s =
+        pieces *
         mw_cost_coll(p->ctx, load->op, load->bytes, load->group, NULL).time_s;
 
     sum->time_s += time_s;
@@ -76,23 +78,23 @@ static void fill_colls(const struct mw_step_price *p,
 {
     for (int i = 0; i < colls->n; i++) {
         const struct mw_zero_coll *c = &colls->v[i];
-        struct mw_wire_load load = {c->op, c->bytes, &c->group};
+        struct mw_wire_load load = {c->op, c->bytes / c->pieces, &c->group};
 
         if (c->when == when) {
-            fill(p, &load, sum);
+            fill(p, &load, c->pieces, sum);
         }
     }
 }
 
 static void fill_replicas(const struct mw_step_price *p, double dense,
-                          double expert, struct filled *sum)
+                          double expert, double pieces, struct filled *sum)
 {
-    struct mw_wire_load load = {MW_ALL_REDUCE,
-                                mw_step_replicas_bytes(p, dense, expert),
-                                &p->replica_group};
+    struct mw_wire_load load = {
+        MW_ALL_REDUCE, mw_step_replicas_bytes(p, dense, expert) / pieces,
+        &p->replica_group};
 
     if (load.bytes > 0) {
-        fill(p, &load, sum);
+        fill(p, &load, pieces, sum);
     }
 }
 
@@ -122,7 +124,7 @@ void mw_wires_add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     fill_colls(p, colls, MW_ZERO_BACKWARD, &backward);
     fill_colls(p, colls, MW_ZERO_SCATTER, &backward);
     fill_replicas(p, size->dense_params + mw_step_copy_params(p, unit),
-                  size->expert_params, &backward);
+                  size->expert_params, 1, &backward);
     lay(p, unit, MW_PHASE_F, MW_PHASE_F, &forward);
     lay(p, unit, MW_PHASE_R, MW_PHASE_W, &backward);
 }
@@ -142,32 +144,27 @@ void mw_wires_tail(const struct mw_step_price *p, int device,
     const struct mw_group groups[] = {
         mw_step_sharers(p, p->grad_group, device),
         mw_step_sharers(p, p->expert_group, device)};
+    const struct mw_share share =
+        mw_share_of(p, device, n_units, has_tied_twin, groups);
+    double copies = mw_step_copies_on(p, device);
     struct filled reduce = {0}, gather = {0};
-    double params[] = {0, 0}, copies = mw_step_copies_on(p, device);
     struct mw_zero_colls colls;
 
-    for (int unit = 0; unit < p->n_kinds; unit++) {
-        params[0] += n_units[unit] * p->size[unit].dense_params;
-        params[1] += n_units[unit] * p->size[unit].expert_params;
-    }
-    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
-        params[0] += mw_step_tied_params(p);
-    }
     if (p->wires == NULL) {
         return;
     }
-    const double sent[] = {params[0] / copies, params[1] / copies};
-
     if (p->layout->zero < 2) {
-        mw_zero_reduce_colls(p, sent, groups, &colls);
+        mw_zero_reduce_colls(p, share.params, share.buckets, groups, &colls);
         fill_colls(p, &colls, MW_ZERO_SCATTER, &reduce);
-        fill_replicas(p, params[0], params[1], &reduce);
+        fill_replicas(p, share.params[0] * copies, share.params[1] * copies,
+                      share.buckets[0], &reduce);
     }
     for (int i = 0; i < 2; i++) {
-        struct mw_wire_load load = {MW_ALL_GATHER, sent[i] * p->weight_bytes,
-                                    &groups[i]};
+        struct mw_wire_load load = {
+            MW_ALL_GATHER, share.params[i] * p->weight_bytes / share.buckets[i],
+            &groups[i]};
 
-        fill(p, &load, &gather);
+        fill(p, &load, share.buckets[i], &gather);
     }
     set_part(mw_time_to_s(tail->reduce_ps) + tail->hidden_reduce_s, &reduce,
              tail->reduce_part);

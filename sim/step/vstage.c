@@ -217,9 +217,9 @@ double mw_step_replicas_bytes(const struct mw_step_price *p, double dense,
 }
 
 double mw_step_replicas_s(const struct mw_step_price *p, double dense,
-                          double expert)
+                          double expert, double pieces)
 {
-    double bytes = mw_step_replicas_bytes(p, dense, expert);
+    double bytes = mw_step_replicas_bytes(p, dense, expert) / pieces;
 
     return bytes > 0 ? mw_cost_coll(p->ctx, MW_ALL_REDUCE, bytes,
                                     &p->replica_group, NULL)
@@ -303,51 +303,112 @@ static double optimizer_s(const struct mw_step_price *p,
     return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s;
 }
 
+/* Time of the reduction; the rank's shares over the replicas in as many
+ * messages as the dense part. */
+static struct mw_pieces reduction(const struct mw_step_price *p,
+                                  const struct owned *n,
+                                  const struct mw_share *sent,
+                                  const struct mw_zero_colls *colls)
+{
+    /* Shares that the stack may move in pieces of its own. */
+    bool is_own = p->layout->zero == 1 &&
+                  p->layout->grad_compression == MW_COMPRESS_NONE &&
+                  p->ctx->stack.share != MW_SHARE_FLAT;
+    struct mw_pieces sum =
+        is_own ? mw_share_reduce(p, sent)
+               : (struct mw_pieces){
+                     mw_zero_colls_s(p, colls, MW_ZERO_SCATTER),
+                     mw_zero_colls_last_s(p, colls, MW_ZERO_SCATTER)};
+    double replica_s =
+        mw_step_replicas_s(p, n->dense, n->expert, sent->buckets[0]);
+
+    sum.all_s += sent->buckets[0] * replica_s;
+    sum.last_s += replica_s;
+    return sum;
+}
+
+static double messages(const struct mw_share *share)
+{
+    return (share->params[0] > 0 ? share->buckets[0] : 0) +
+           (share->params[1] > 0 ? share->buckets[1] : 0);
+}
+
 /* The momentum that 1-bit Adam reduces is made after the backward pass, which
  * hides nothing of it. */
 static void reduce_gradients(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT],
-                             const struct owned *n, const struct owned *sent,
-                             const struct mw_group groups[2],
+                             const struct owned *n, const struct mw_share *sent,
                              struct mw_tail *out)
 {
-    const double params[] = {sent->dense, sent->expert};
     bool is_late = p->layout->grad_compression == MW_COMPRESS_ONEBIT;
-    /* Shares that the stack may move in pieces. */
-    bool is_plain = p->layout->zero == 1 &&
-                    p->layout->grad_compression == MW_COMPRESS_NONE &&
-                    p->ctx->stack.share != MW_SHARE_FLAT;
+    struct mw_zero_colls colls;
+
+    mw_zero_reduce_colls(p, sent->params, sent->buckets, sent->groups, &colls);
+
+    struct mw_pieces all = reduction(p, n, sent, &colls);
     double overlap = is_late ? 0
                              : mw_step_overlap(p, MW_OVERLAP_GRADS,
                                                p->ctx->stack.overlap_reduce);
-    double all_s, exposed_s;
-    struct mw_zero_colls colls;
-
-    mw_zero_reduce_colls(p, params, groups, &colls);
-    all_s = (is_plain ? mw_share_reduce_s(p, params, sent->tensors, groups)
-                      : mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER)) +
-            mw_step_replicas_s(p, n->dense, n->expert);
-    exposed_s = mw_step_exposed_s(
-        all_s, overlap,
+    double exposed_s = mw_step_exposed_s(
+        all.all_s, mw_step_pieces_overlap(overlap, &all),
         windows(p) * work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
+
     out->reduce_ps = step_ps(
         exposed_s + mw_onebit_pack_s(p, n->dense + n->expert,
                                      mw_step_share(p, n->dense, n->expert)));
-    out->hidden_reduce_s = all_s - exposed_s;
+    out->hidden_reduce_s = all.all_s - exposed_s;
     out->reduce_bytes += mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
                          mw_step_replicas_bytes(p, n->dense, n->expert);
+    out->reduce_buckets = messages(sent);
 }
 
-/* One of several copies on the device: they are added up there first. */
-static struct owned once(const struct mw_step_price *p, int device,
-                         struct owned n)
+/* What ZeRO-1 and -2 update in shares, from where the next step needs it. */
+static void gather_parameters(const struct mw_step_price *p,
+                              const int n_units[MW_UNIT_COUNT],
+                              const struct mw_share *sent, struct mw_tail *out)
+{
+    struct mw_pieces all = mw_share_gather(p, sent);
+    double overlap =
+        mw_step_overlap(p, MW_OVERLAP_PARAMS, p->ctx->stack.overlap_gather);
+    double exposed_s = mw_step_exposed_s(
+        all.all_s, mw_step_pieces_overlap(overlap, &all),
+        windows(p) * work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
+
+    out->gather_ps = step_ps(exposed_s);
+    out->hidden_gather_s = all.all_s - exposed_s;
+    out->gather_bytes = (sent->params[0] + sent->params[1]) * p->weight_bytes;
+    out->gather_buckets = messages(sent);
+}
+
+/* One of several copies on the device: they are added up there first. ZeRO-2
+ * gathers in one piece. */
+static struct mw_share once(const struct mw_step_price *p, int device,
+                            const struct owned *n,
+                            const struct mw_group groups[2])
 {
     int copies = mw_step_copies_on(p, device);
+    bool is_tensors =
+        p->layout->zero == 1 && p->ctx->stack.share == MW_SHARE_BY_TENSOR;
+    struct mw_share share = {{n->dense / copies, n->expert / copies},
+                             {n->tensors[0] / copies, n->tensors[1] / copies},
+                             {1, 1},
+                             groups};
 
-    return (struct owned){n.dense / copies,
-                          n.expert / copies,
-                          n.shared,
-                          {n.tensors[0] / copies, n.tensors[1] / copies}};
+    for (int i = 0; i < 2 && p->layout->zero < 2; i++) {
+        share.buckets[i] =
+            is_tensors ? fmax(1, share.tensors[i])
+                       : mw_step_buckets(p, device, share.params[i], i == 1);
+    }
+    return share;
+}
+
+struct mw_share mw_share_of(const struct mw_step_price *p, int device,
+                            const int n_units[MW_UNIT_COUNT],
+                            bool has_tied_twin, const struct mw_group groups[2])
+{
+    const struct owned n = owned_params(p, n_units, has_tied_twin);
+
+    return once(p, device, &n, groups);
 }
 
 void mw_tail_of(const struct mw_step_price *p, int device,
@@ -356,14 +417,14 @@ void mw_tail_of(const struct mw_step_price *p, int device,
 {
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
-    const struct owned sent = once(p, device, n);
     const struct mw_group groups[] = {
         mw_step_sharers(p, p->grad_group, device),
         mw_step_sharers(p, p->expert_group, device)};
+    const struct mw_share sent = once(p, device, &n, groups);
 
     *out = (struct mw_tail){0};
     if (layout->zero < 2) {
-        reduce_gradients(p, n_units, &n, &sent, groups, out);
+        reduce_gradients(p, n_units, &n, &sent, out);
     }
     if (has_tied_twin) {
         struct mw_group pair = mw_step_pair(p, 0, layout->pp - 1);
@@ -387,17 +448,7 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     out->offload_ps =
         step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
-        const double params[] = {sent.dense, sent.expert};
-
-        out->gather_bytes = (sent.dense + sent.expert) * p->weight_bytes;
-        double all_s = mw_share_gather_s(p, params, sent.tensors, groups);
-        double exposed_s = mw_step_exposed_s(
-            all_s,
-            mw_step_overlap(p, MW_OVERLAP_PARAMS, p->ctx->stack.overlap_gather),
-            windows(p) * work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
-
-        out->gather_ps = step_ps(exposed_s);
-        out->hidden_gather_s = all_s - exposed_s;
+        gather_parameters(p, n_units, &sent, out);
     }
 }
 

@@ -30,7 +30,7 @@ static void add(struct mw_zero_colls *out, enum mw_zero_when when,
                 enum mw_coll_op op, double bytes, const struct mw_group *group)
 {
     MW_ASSERT(out->n < MW_ZERO_COLLS_MAX, "%d collectives", out->n);
-    out->v[out->n++] = (struct mw_zero_coll){when, op, bytes, *group};
+    out->v[out->n++] = (struct mw_zero_coll){when, op, bytes, 1, *group};
 }
 
 static struct mw_group inside_node(const struct mw_group *g)
@@ -108,6 +108,7 @@ void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
 }
 
 void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
+                          const double pieces[2],
                           const struct mw_group groups[2],
                           struct mw_zero_colls *out)
 {
@@ -119,6 +120,7 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
             add(out, MW_ZERO_SCATTER,
                 p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
                 params[i] * p->grad_bytes, g);
+            out->v[out->n - 1].pieces = pieces[i];
         } else if (params[i] > 0) {
             add(out, MW_ZERO_SCATTER, MW_ALL_TO_ALL, params[i] * sign_bytes, g);
             add(out, MW_ZERO_SCATTER, MW_ALL_GATHER, params[i] * sign_bytes, g);
@@ -130,6 +132,14 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
     }
 }
 
+/* One of the pieces. */
+static double coll_s(const struct mw_step_price *p,
+                     const struct mw_zero_coll *c)
+{
+    return mw_cost_coll(p->ctx, c->op, c->bytes / c->pieces, &c->group, NULL)
+        .time_s;
+}
+
 double mw_zero_colls_s(const struct mw_step_price *p,
                        const struct mw_zero_colls *colls,
                        enum mw_zero_when when)
@@ -139,10 +149,21 @@ double mw_zero_colls_s(const struct mw_step_price *p,
     for (int i = 0; i < colls->n; i++) {
         const struct mw_zero_coll *c = &colls->v[i];
 
-        if (c->when == when) {
-            sum +=
-                mw_cost_coll(p->ctx, c->op, c->bytes, &c->group, NULL).time_s;
-        }
+        sum += c->when == when ? c->pieces * coll_s(p, c) : 0;
+    }
+    return sum;
+}
+
+double mw_zero_colls_last_s(const struct mw_step_price *p,
+                            const struct mw_zero_colls *colls,
+                            enum mw_zero_when when)
+{
+    double sum = 0;
+
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+
+        sum += c->when == when ? coll_s(p, c) : 0;
     }
     return sum;
 }

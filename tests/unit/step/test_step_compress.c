@@ -235,6 +235,7 @@ static void test_pays_on_slow_networks(void **state)
     w.db = step_hwdb();
     step_scenario(&w.s, "dgx-a100", 1, 32, "bf16");
     step_ctx(&w.ctx, w.db, &w.s);
+    w.ctx.stack.bucket = 1e6;
     w.ctx.stack.overlap_reduce = 0.9; /* of which 1-bit Adam has nothing */
     struct mw_layout l = layout(0, MW_COMPRESS_NONE);
 

@@ -86,6 +86,10 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
     if (draw_int(i, 17, 8) == 0) {
         l->grad_compression = (enum mw_grad_compression)(1 + l->zero / 3);
     }
+    if (l->zero < 2 && l->grad_compression == MW_COMPRESS_NONE &&
+        draw_int(i, 23, 2) == 0) {
+        l->bucket_size = 1 << (14 + draw_int(i, 24, 14));
+    }
 }
 
 static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)

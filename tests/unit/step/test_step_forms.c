@@ -37,6 +37,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
         l->recompute_modules = (int)(mw_rand_u64(11, 9, i) % 16);
     }
     l->overlap_off = i % 3 == 1 ? (int)(mw_rand_u64(11, 10, i) % 8) : 0;
+    if (l->zero < 2 && i % 2 == 0) {
+        l->bucket_size = 1 << (14 + mw_rand_u64(11, 12, i) % 14);
+    }
     l->schedule = kinds[mw_rand_u64(11, 7, i) % 5];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0
                  ? pick(powers + 1, 3, 8, i)

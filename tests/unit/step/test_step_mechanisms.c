@@ -161,6 +161,11 @@ static void test_reduction_hides(void **state)
     begin(&w, 8);
     double open = step_s(&w, NULL);
     w.ctx.stack.overlap_reduce = 1;
+    mw_assert_near(step_s(&w, NULL), open, 0, 0); /* all in one bucket */
+    w.ctx.stack.bucket = 1e6;
+    w.ctx.stack.overlap_reduce = 0;
+    open = step_s(&w, NULL);
+    w.ctx.stack.overlap_reduce = 1;
     double least = step_s(&w, NULL);
     w.ctx.stack.overlap_reduce = 0.5;
     double half = step_s(&w, NULL);
@@ -195,6 +200,7 @@ static void test_overlap_is_switched_off(void **state)
         begin(&w, 8 / cases[i].tp);
         w.l.tp = cases[i].tp;
         w.l.zero = cases[i].zero;
+        w.ctx.stack.bucket = 1e6;
         w.ctx.stack.overlap_reduce = w.ctx.stack.overlap_gather = 0.9;
         w.ctx.stack.overlap_tp = w.ctx.stack.overlap_tp_back = 0.5;
         w.ctx.stack.overlap_fsdp = 0.8;

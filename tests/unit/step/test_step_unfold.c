@@ -36,6 +36,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->dp_shard =
         l->zero > 0 && draw_int(i, 10, 2) == 0 ? 1 << draw_int(i, 11, 4) : 0;
     l->recompute = (enum mw_recompute)draw_int(i, 7, 3);
+    if (l->zero < 2 && draw_int(i, 20, 2) == 0) {
+        l->bucket_size = 1 << (14 + draw_int(i, 21, 14));
+    }
     l->schedule = kinds[draw_int(i, 8, 6)];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ||
                      strcmp(l->schedule, "zb-v") == 0
