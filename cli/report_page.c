@@ -113,6 +113,9 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->recompute_layers > 0) {
         layout_count(page, "layers of a stage recomputed", l->recompute_layers);
     }
+    if (l->bucket_size > 0) {
+        layout_count(page, "gradients of a bucket", l->bucket_size);
+    }
     if (l->dp_shard > 0) {
         layout_count(page, "replicas that shard among each other", l->dp_shard);
     }

@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
      "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
      "grad_compression recompute_layers "
-     "recompute_modules overlap_off (names joined by +) "
+     "recompute_modules overlap_off (names joined by +) bucket_size "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
@@ -55,7 +55,8 @@ static const struct argp_option options[] = {
      "groups of replicas), reshard (ZeRO-3 that keeps gathered weights), "
      "offload, recompute_layers (so many of each stage), "
      "recompute_modules (sets of them, selectively), overlap_off (transfers "
-     "that nothing hides), cp_inner "
+     "that nothing hides), bucket_size (2.5 to 640 million gradients at once), "
+     "cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "
      "(FP8), "
      "grad_dtype (fp32, 16 bits), grad_compression. Lists in the scenario's "

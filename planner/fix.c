@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .recompute_layers = -1,
                                     .recompute_modules = -1,
                                     .overlap_off = -1,
+                                    .bucket_size = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -44,6 +46,7 @@ static const struct {
     {"sp", offsetof(struct mw_search_opts, sp), 0, 1},
     {"cp_inner", offsetof(struct mw_search_opts, cp_inner), 1, 1 << 20},
     {"dp_shard", offsetof(struct mw_search_opts, dp_shard), 0, 1 << 20},
+    {"bucket_size", offsetof(struct mw_search_opts, bucket_size), 0, INT_MAX},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
     {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
      1 << 20},
@@ -94,6 +97,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"recompute_layers", MW_FREE_RECOMPUTE_LAYERS},
         {"recompute_modules", MW_FREE_RECOMPUTE_MODULES},
         {"overlap_off", MW_FREE_OVERLAP},
+        {"bucket_size", MW_FREE_BUCKET},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -112,8 +116,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
             return mw_fail(err, MW_EUSAGE,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
                            "reshard, offload, recompute_layers, "
-                           "recompute_modules, overlap_off, cp_inner, "
-                           "dtype, grad_dtype, grad_compression, all",
+                           "recompute_modules, overlap_off, bucket_size, "
+                           "cp_inner, dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
         opts->free |= (unsigned)e->value;
@@ -261,6 +265,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
-        "recompute_modules, overlap_off",
+        "recompute_modules, overlap_off, bucket_size",
         key);
 }

@@ -23,7 +23,7 @@
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
-    X(grad_dtype) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp)
+    X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -82,6 +82,9 @@ static const struct mw_rule rules[] = {
     {"megatron_overlap", MEG, "off_grads && zero >= 1 -> off_params",
      "gathers of parameters overlap where reductions of gradients do",
      "Megatron-LM megatron/training/arguments.py, --overlap-param-gather"},
+    {"megatron_bucket", MEG, "bucket_size > 0 -> !off_grads",
+     "buckets have no end where the reduction of gradients does not overlap",
+     "Megatron-LM megatron/core/distributed/distributed_data_parallel.py, --ddp-bucket-size"},
     {"megatron_optimizers", MEG,
      "dp_shard > 0 -> ranks / (etp * ep * pp) % (dp / dp_shard) == 0",
      "dp_shard {dp_shard} of dp {dp} makes groups that the experts' replicas do not divide into",
@@ -132,6 +135,9 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_overlap", MDS, "!off_tp", "nothing of tensor parallelism overlaps that could be switched",
      "Megatron-DeepSpeed megatron/core/tensor_parallel/layers.py"},
+    {"mds_bucket", MDS, "bucket_size > 0 -> zero == 1",
+     "reduce_bucket_size is of ZeRO; without it 500,000,000 elements go at once",
+     "DeepSpeed deepspeed/runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
@@ -191,6 +197,8 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
     {"titan_overlap", TT, "!off_grads && !off_params", "FSDP2 always prefetches and reduces beside other work",
      "PyTorch torch/distributed/fsdp/_fully_shard"},
+    {"titan_bucket", TT, "bucket_size == 0", "a wrapped layer is reduced at once, replicas in buckets of a fixed size",
+     "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
@@ -223,6 +231,8 @@ static const struct mw_rule rules[] = {
     {"nanotron_cp", NANO, "cp == 1", "context parallelism is advertised but not usable (cp {cp})", "Nanotron issue 383"},
     {"nanotron_overlap", NANO, "!off_grads && !off_params && !off_tp", "no key of the configuration switches overlap",
      "Nanotron src/nanotron/config/parallelism_config.py"},
+    {"nanotron_bucket", NANO, "bucket_size > 0 -> zero == 0", "ZeRO-1 reduces a tensor at a time, whatever the bucket",
+     "Nanotron src/nanotron/optim/gradient_accumulator.py, ddp_bucket_cap_mb"},
     {"nanotron_dtype", NANO, "dtype != 'fp8' && dtype != 'fp4'", "no key of the configuration asks for 8 bits",
      "Nanotron src/nanotron/config/config.py (src/nanotron/fp8 is not wired to one)"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
@@ -405,6 +415,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_batch] = w->global_batch;
     v[V_dtype] = ID_DTYPE + (int64_t)mw_work_dtype(l, w);
     v[V_grad_dtype] = ID_DTYPE + (int64_t)mw_work_grad_dtype(l, w);
+    v[V_bucket_size] = l->bucket_size;
     v[V_off_grads] = (l->overlap_off & MW_OVERLAP_GRADS) != 0;
     v[V_off_params] = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
     v[V_off_tp] = (l->overlap_off & MW_OVERLAP_TP) != 0;

@@ -44,11 +44,13 @@ enum mw_free_dim {
     MW_FREE_RECOMPUTE_LAYERS = 16,
     MW_FREE_CP_INNER = 32,
     MW_FREE_RECOMPUTE_MODULES = 64,
-    MW_FREE_ALL = 127 + 1024, /* of those that leave what is learned alone */
+    MW_FREE_ALL =
+        127 + 1024 + 2048, /* of those that leave what is learned alone */
     MW_FREE_DTYPE = 128,
     MW_FREE_GRAD_DTYPE = 256,
     MW_FREE_COMPRESSION = 512,
-    MW_FREE_OVERLAP = 1024
+    MW_FREE_OVERLAP = 1024,
+    MW_FREE_BUCKET = 2048
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -64,6 +66,7 @@ struct mw_search_opts {
     /* -1: not fixed, and enumerated where `free` has the dimension. */
     int cp_form, dp_shard, reshard, recompute_layers, recompute_modules;
     int overlap_off;       /* -1: not fixed */
+    int bucket_size;       /* -1: not fixed */
     int cp_inner;          /* 0: not fixed */
     int grad_compression;  /* -1: not fixed */
     int dtype, grad_dtype; /* as in mw_layout, -1: not fixed */

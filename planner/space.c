@@ -259,6 +259,20 @@ static void find_compressions(struct mw_space *s)
     }
 }
 
+/* The stack's, and where asked for also from 2.5 to 640 million elements. */
+static void find_buckets(struct mw_space *s)
+{
+    static const int64_t sizes[] = {0,        2500000,   10000000,
+                                    40000000, 160000000, 640000000};
+    const struct mw_int_list *listed = &s->scenario->limits.bucket_size;
+
+    s->buckets =
+        listed->n > 0 ? *listed
+        : is_freed(s, MW_FREE_BUCKET)
+            ? (struct mw_int_list){sizes, sizeof sizes / sizeof sizes[0]}
+            : (struct mw_int_list){sizes, 1};
+}
+
 static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -279,6 +293,7 @@ static void find_rare(struct mw_space *s)
     find_offloads(s);
     find_precision(s);
     find_compressions(s);
+    find_buckets(s);
     find_modules(s);
 }
 
@@ -414,8 +429,8 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
     const struct mw_limits *l = &scenario->limits;
 
     space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
-                           l->offload_optimizer.n + l->offload_weights.n +
-                           l->offload_activations.n >
+                           l->bucket_size.n + l->offload_optimizer.n +
+                           l->offload_weights.n + l->offload_activations.n >
                        0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);

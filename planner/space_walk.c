@@ -30,6 +30,13 @@ static bool parts_allow(const struct mw_num_list *list, double part)
     return is_allowed;
 }
 
+/* Are there gradients that wait for the end of the step? */
+static bool has_buckets(const struct mw_layout *l)
+{
+    return l->zero <= 1 && l->grad_compression == MW_COMPRESS_NONE &&
+           l->dp * l->cp > 1;
+}
+
 /* ---- one item --------------------------------------------------------------
  */
 /* What the limits list of types, compression and offload. */
@@ -41,6 +48,8 @@ static bool allows_rare(const struct mw_space *s, const struct mw_layout *l)
     return list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
            list_allows(&limits->grad_dtype, (int)mw_work_grad_dtype(l, w)) &&
            list_allows(&limits->grad_compression, (int)l->grad_compression) &&
+           (!has_buckets(l) ||
+            list_allows(&limits->bucket_size, l->bucket_size)) &&
            parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
            parts_allow(&limits->offload_weights, l->offload_weights) &&
            parts_allow(&limits->offload_activations, l->offload_activations);
@@ -116,7 +125,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     /* The rest of its rules was checked further up, with ZeRO-0. */
     if ((layout->dp_shard > 0 || layout->cp_inner > 1 ||
          layout->recompute_layers > 0 || layout->recompute_modules != 0 ||
-         !layout->reshard || layout->grad_compression != MW_COMPRESS_NONE ||
+         !layout->reshard || layout->bucket_size > 0 ||
+         layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
                         &w->s->scenario->workload, w->s->n_ranks, &rule,
@@ -204,6 +214,28 @@ static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Sizes of buckets: mostly the stack's alone. */
+static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
+                             bool only_count)
+{
+    const struct mw_int_list *sizes = &w->s->buckets;
+    int fixed = w->s->opts->bucket_size;
+    uint64_t n = 0;
+
+    layout.bucket_size = fixed > 0 ? fixed : 0;
+    if (fixed >= 0 || !has_buckets(&layout)) {
+        return walk_modules(w, layout, only_count);
+    }
+    for (size_t i = 0; i < sizes->n; i++) {
+        layout.bucket_size = (int)sizes->v[i];
+        n += walk_modules(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Compression of gradients and offload: mostly one way each. */
 static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
                                 bool only_count)
@@ -220,7 +252,7 @@ static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
             layout.offload_optimizer = s->offload[o][0];
             layout.offload_weights = s->offload[o][1];
             layout.offload_activations = s->offload[o][2];
-            n += walk_modules(w, layout, only_count);
+            n += walk_buckets(w, layout, only_count);
         }
     }
     return n;

@@ -273,6 +273,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " overlap %d",
                       o->overlap_off);
     }
+    if (o->bucket_size >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " bucket %d",
+                      o->bucket_size);
+    }
     if (o->dtype >= 0 || o->grad_dtype >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " types %d %d",
                       o->dtype, o->grad_dtype);

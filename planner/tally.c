@@ -82,6 +82,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_add(&text, ", no overlap of ");
         mw_overlap_off_add(&text, l->overlap_off, " ");
     }
+    if (l->bucket_size > 0) {
+        mw_str_addf(&text, ", buckets of %d", l->bucket_size);
+    }
     if (mw_layout_offloads(l)) {
         mw_str_addf(&text, ", offload %g/%g/%g of o/w/a", l->offload_optimizer,
                     l->offload_weights, l->offload_activations);

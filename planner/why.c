@@ -189,6 +189,7 @@ static void free_fixed(struct trial *t)
                 {"cp_inner", &o->cp_inner, 0},
                 {"recompute_modules", &o->recompute_modules, -1},
                 {"overlap_off", &o->overlap_off, -1},
+                {"bucket_size", &o->bucket_size, -1},
                 {"dtype", &o->dtype, -1},
                 {"grad_dtype", &o->grad_dtype, -1},
                 {"offload_nvme", &o->offload_nvme, -1},
@@ -228,6 +229,7 @@ static void drop_limits(struct trial *t)
                  {"ep", &l->ep},
                  {"vpp", &l->vpp},
                  {"cp_inner", &l->cp_inner},
+                 {"bucket_size", &l->bucket_size},
                  {"dtype", &l->dtype},
                  {"grad_dtype", &l->grad_dtype},
                  {"grad_compression", &l->grad_compression}};

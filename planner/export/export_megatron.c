@@ -114,6 +114,9 @@ static void put_zero(struct writer *w)
     if (has_gather && l->zero >= 1) {
         flag(w, "overlap-param-gather");
     }
+    if (l->bucket_size > 0) {
+        number(w, "ddp-bucket-size", l->bucket_size);
+    }
     if (l->dp_shard > 0 && l->dp_shard < l->dp) {
         number(w, "num-distributed-optimizer-instances", l->dp / l->dp_shard);
     }

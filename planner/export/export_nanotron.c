@@ -5,6 +5,7 @@
  */
 #include "planner/export/export_int.h"
 
+#include <math.h>
 #include <strings.h>
 
 static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
@@ -40,6 +41,14 @@ static const char *dtype_of(enum mw_dtype dtype)
                               : "float32";
 }
 
+/* MiB of gradients, which are summed in fp32; Nanotron's own default is 25. */
+static int bucket_cap(const struct mw_layout *l)
+{
+    double mib = l->bucket_size * 4.0 / (1 << 20);
+
+    return l->bucket_size == 0 ? 25 : (int)fmax(1, round(mib));
+}
+
 static void put_model(const struct mw_export_in *in, struct mw_str *f)
 {
     const struct mw_model *m = &in->scenario->model;
@@ -47,7 +56,7 @@ static void put_model(const struct mw_export_in *in, struct mw_str *f)
     long long seq = m->max_seq > w->seq ? m->max_seq : w->seq;
 
     mw_str_addf(f,
-                "model:\n  ddp_bucket_cap_mb: 100\n  dtype: %s\n"
+                "model:\n  ddp_bucket_cap_mb: %d\n  dtype: %s\n"
                 "  init_method: {std: 0.02}\n"
                 "  make_vocab_size_divisible_by: 1\n  model_config:\n"
                 "    is_llama_config: true\n    hidden_act: silu\n"
@@ -56,9 +65,9 @@ static void put_model(const struct mw_export_in *in, struct mw_str *f)
                 "    num_key_value_heads: %d\n"
                 "    max_position_embeddings: %lld\n    vocab_size: %d\n"
                 "    tie_word_embeddings: %s\n    attention_bias: %s\n",
-                dtype_of(w->dtype), m->hidden, m->ffn, m->n_layers, m->n_heads,
-                m->n_kv_heads, seq, m->vocab, m->tied ? "true" : "false",
-                m->bias_qkv ? "true" : "false");
+                bucket_cap(&in->plan->layout), dtype_of(w->dtype), m->hidden,
+                m->ffn, m->n_layers, m->n_heads, m->n_kv_heads, seq, m->vocab,
+                m->tied ? "true" : "false", m->bias_qkv ? "true" : "false");
 }
 
 static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)

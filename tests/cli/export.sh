@@ -50,6 +50,16 @@ args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and 
 scenario ring llama3-8b 2 'tp: 1, cp: 2, cp_form: ring, dp: 8, zero: 1, dp_shard: 4, micro_batch: 1'
 expect 0 "$mw" export ring.yaml --to megatron-core -o out.args
 args "o['cp-comm-type'] == 'p2p' and o['num-distributed-optimizer-instances'] == '2'"
+scenario buckets llama3-8b 2 'tp: 1, dp: 16, zero: 1, bucket_size: 160000000, micro_batch: 1'
+expect 0 "$mw" export buckets.yaml --to megatron-core -o out.args
+args "o['ddp-bucket-size'] == '160000000' and o['overlap-grad-reduce']"
+expect 1 "$mw" export buckets.yaml --to nanotron -o out.yaml
+grep -q 'nanotron_bucket' stderr.txt || fail "buckets of ZeRO-1: $(cat stderr.txt)"
+scenario replicas llama3-8b 2 'tp: 8, sp: true, dp: 2, zero: 0, bucket_size: 26214400, micro_batch: 1'
+expect 0 "$mw" export replicas.yaml --to nanotron -o out.yaml
+grep -qx '  ddp_bucket_cap_mb: 100' out.yaml || fail "buckets: $(cat out.yaml)"
+expect 1 "$mw" export replicas.yaml --to torchtitan -o out.toml
+grep -q 'titan_bucket' stderr.txt || fail "buckets in torchtitan: $(cat stderr.txt)"
 scenario inner llama3-8b 2 'tp: 1, cp: 8, cp_form: ring, cp_inner: 2, dp: 2, zero: 1, micro_batch: 1, recompute: full, recompute_layers: 4'
 expect 0 "$mw" export inner.yaml --to megatron-core -o out.args
 args "o['cp-comm-type'] == 'a2a+p2p' and o['recompute-method'] == 'block' and o['recompute-num-layers'] == '4'"

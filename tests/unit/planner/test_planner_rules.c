@@ -199,20 +199,22 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     bool has_inner = l->cp_inner > 1, is_beside = l->overlap_off == 0;
     bool off_grads = (l->overlap_off & MW_OVERLAP_GRADS) != 0,
          off_params = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
+    bool has_bucket = l->bucket_size > 0;
 
     switch (w->scenario.limits.framework) {
     case MW_FRAMEWORK_MEGATRON_CORE:
         return is_plain && (!has_inner || l->cp_form == MW_CP_RING) &&
-               (!off_grads || l->zero == 0 || off_params) && g != MW_FP16 &&
-               (d != MW_FP8 || rows % 16 == 0);
+               (!off_grads || ((l->zero == 0 || off_params) && !has_bucket)) &&
+               g != MW_FP16 && (d != MW_FP8 || rows % 16 == 0);
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
-        return d != MW_FP8 && !has_inner &&
+        return d != MW_FP8 && !has_inner && (!has_bucket || l->zero == 1) &&
                (l->overlap_off & MW_OVERLAP_TP) == 0;
     case MW_FRAMEWORK_TORCHTITAN:
         return is_plain && !has_inner && g == MW_FP32 && !off_grads &&
-               !off_params;
+               !off_params && !has_bucket;
     case MW_FRAMEWORK_NANOTRON:
-        return is_plain && !has_inner && d != MW_FP8 && is_beside;
+        return is_plain && !has_inner && d != MW_FP8 && is_beside &&
+               (!has_bucket || l->zero == 0);
     case MW_FRAMEWORK_HOST:
         return is_plain && is_beside && l->dtype == MW_DTYPE_OF_WORKLOAD &&
                l->grad_dtype == MW_DTYPE_OF_WORKLOAD;
@@ -319,7 +321,7 @@ static void test_10000_random_scenarios(void **state)
     (void)state;
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
-             n_inner = 0, n_small = 0, n_modules = 0;
+             n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -335,7 +337,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 11);
+            opts.free = 1U << pick(seed, 14, 12);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
@@ -355,6 +357,7 @@ static void test_10000_random_scenarios(void **state)
             n_sums += l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
             n_inner += l->cp_inner > 1;
             n_modules += l->recompute_modules != 0;
+            n_buckets += l->bucket_size > 0;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
             if (!may_run(&w, l) || !may_run_rare(&w, l) ||
                 !may_run_types(&w, l)) {
@@ -376,6 +379,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_rare > 200);
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
+    assert_true(n_buckets > 20);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

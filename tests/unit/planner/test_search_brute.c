@@ -89,6 +89,7 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_optimizer: [0, 0.5]"
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
+        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000]"
                         : "";
 
     snprintf(text, sizeof text,
@@ -108,7 +109,7 @@ static void random_world(uint64_t seed, struct world *w)
 static void test_200_random_spaces(void **state)
 {
     (void)state;
-    int n_none = 0, n_uneven = 0, n_rare = 0;
+    int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0;
     char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -127,8 +128,9 @@ static void test_200_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 11) | 1U << pick(seed, 15, 11);
+                        : 1U << pick(seed, 14, 12) | 1U << pick(seed, 15, 12);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
+        opts.bucket_size = seed % 16 == 2 ? 30000000 : -1;
         opts.is_full = pick(seed, 13, 8) == 0;
         opts.rank_by = seed % 5 == 4 ? MW_RANK_MEMORY : MW_RANK_TIME;
         brute_force(&w, &opts, &b);
@@ -148,6 +150,7 @@ static void test_200_random_spaces(void **state)
             int last = c->layout.pp * c->layout.vpp - 1;
 
             n_rare += *mw_layout_rare_text(&c->layout, text) != '\0';
+            n_buckets += c->layout.bucket_size > 0;
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
         }
         mw_search_result_release(&r);
@@ -157,6 +160,7 @@ static void test_200_random_spaces(void **state)
     assert_in_range(n_none, 5, 150);
     assert_true(n_uneven > 0);
     assert_true(n_rare > 0);
+    assert_true(n_buckets > 10);
 }
 
 int main(void)
