@@ -101,6 +101,15 @@ enum mw_status mw_fail(struct mw_err *err, enum mw_status status,
     return status;
 }
 
+enum mw_status mw_fail_text(struct mw_err *err, enum mw_status status,
+                            const char *text)
+{
+    if (err != NULL) {
+        add_finding(err, status, text);
+    }
+    return status;
+}
+
 void mw_err_set_key(struct mw_err *err, const char *section, const char *key)
 {
     if (err != NULL) {

@@ -61,6 +61,10 @@ enum mw_status mw_fail(struct mw_err *err, enum mw_status status,
                        const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Takes over the text of another process's err, its lines as they are. */
+enum mw_status mw_fail_text(struct mw_err *err, enum mw_status status,
+                            const char *text);
+
 /* As mw_fail, with the position before the message and the caret after it. */
 enum mw_status mw_fail_at(struct mw_err *err, enum mw_status status,
                           const struct mw_pos *pos, const char *fmt, ...)

@@ -95,14 +95,22 @@ static enum mw_status load(struct drive *d)
     d->has_plan = true;
     MW_TRY(check_ranks(d));
     mw_job_from_plan(&d->job, &d->scenario, &d->plan);
-    MW_TRY(mw_job_check(&d->job, o->backend, d->err));
+    enum mw_status st = mw_job_check(&d->job, o->backend, d->err);
+    if (st != MW_OK) {
+        mw_job_blame(o->plan, &d->scenario, d->err);
+        return st;
+    }
     MW_TRY(read_text(d));
     MW_TRY(mw_hwdb_load(o->hwdb, &d->db, d->err));
     mw_coll_library_lend(d->db);
     MW_TRY(mw_fingerprint_check(d->db, d->world->size, d->err));
     const struct mw_cluster *c = &d->scenario.cluster;
-    return mw_cost_ctx_init(&d->cost, d->db, c->system, c->n_nodes,
-                            c->gpus_per_node, d->err);
+    st = mw_cost_ctx_init(&d->cost, d->db, c->system, c->n_nodes,
+                          c->gpus_per_node, d->err);
+    if (st == MW_EINPUT) {
+        mw_scenario_blame(&d->scenario, d->err);
+    }
+    return st;
 }
 
 /* Messages go between the stages that have all other coordinates in common, and

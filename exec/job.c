@@ -49,18 +49,21 @@ bool mw_job_is_own_twin(const struct mw_job *job, int stage)
 /* Ways that the executor's tables of an all-to-all hold. */
 enum { EP_MAX = 256 };
 
-static enum mw_status lacks(struct mw_err *err, const char *what,
+/* section, key: of the plan (layout, schedule) or the scenario, to blame. */
+static enum mw_status lacks(struct mw_err *err, const char *section,
+                            const char *key, const char *what,
                             const char *instead)
 {
-    return mw_fail(err, MW_EINPUT, "the executor does not run %s; %s", what,
-                   instead);
+    return mw_fail_key(err, MW_EINPUT, section, key,
+                       "the executor does not run %s; %s", what, instead);
 }
 
 static enum mw_status check_layout(const struct mw_layout *l,
                                    struct mw_err *err)
 {
     if (l->ep > EP_MAX || l->etp > EP_MAX) {
-        return lacks(err, "more than 256 ways of experts",
+        return lacks(err, "layout", l->ep > EP_MAX ? "ep" : "etp",
+                     "more than 256 ways of experts",
                      "plan with less ep or etp");
     }
     return MW_OK;
@@ -72,36 +75,46 @@ static enum mw_status check_features(const struct mw_layout *l,
                                      struct mw_err *err)
 {
     if ((l->recompute_modules & ~MW_MODULE_CORE_ATTN) != 0) {
-        return lacks(err, "recomputation of modules other than core_attn",
+        return lacks(err, "layout", "recompute_modules",
+                     "recomputation of modules other than core_attn",
                      "plan without recompute_modules");
     }
     if (l->grad_compression != MW_COMPRESS_NONE) {
-        return lacks(err, "compressed gradients",
+        return lacks(err, "layout", "grad_compression", "compressed gradients",
                      "plan with grad_compression none");
     }
     if (l->offload_weights > 0 || l->offload_activations > 0) {
-        return lacks(err, "offload of weights and activations",
+        return lacks(err, "layout",
+                     l->offload_weights > 0 ? "offload_weights"
+                                            : "offload_activations",
+                     "offload of weights and activations",
                      "plan with offload_optimizer alone");
     }
     if (l->dtype != MW_DTYPE_OF_WORKLOAD ||
         l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
-        return lacks(err, "types of the layout's own",
+        return lacks(err, "layout",
+                     l->dtype != MW_DTYPE_OF_WORKLOAD ? "dtype" : "grad_dtype",
+                     "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
     if (l->bucket_size > 0) {
-        return lacks(err, "buckets of gradients", "plan without bucket_size");
+        return lacks(err, "layout", "bucket_size", "buckets of gradients",
+                     "plan without bucket_size");
     }
     if (l->overlap_off != 0) {
-        return lacks(err, "switches of overlap", "plan without overlap_off");
+        return lacks(err, "layout", "overlap_off", "switches of overlap",
+                     "plan without overlap_off");
     }
     if (l->offload_nvme != MW_NVME_NONE) {
-        return lacks(err, "offload to drives", "plan without offload_nvme");
+        return lacks(err, "layout", "offload_nvme", "offload to drives",
+                     "plan without offload_nvme");
     }
     if (w->base_dtype != MW_BASE_SAME) {
-        return lacks(err, "weights in 4 bits", "take base_dtype same");
+        return lacks(err, "workload", "base_dtype", "weights in 4 bits",
+                     "take base_dtype same");
     }
     if (w->lora_rank > 0 && l->etp > 1 && w->lora_targets == MW_LORA_ALL) {
-        return lacks(err, "adapters of experts in parts",
+        return lacks(err, "layout", "etp", "adapters of experts in parts",
                      "plan with etp 1 or take lora_targets attention");
     }
     return MW_OK;
@@ -136,13 +149,13 @@ static enum mw_status check_schedule(const struct mw_schedule *s, int zero,
                                      struct mw_err *err)
 {
     if (s->n_routes == 2 && zero > 1 && !is_mirrored(s)) {
-        return lacks(err,
+        return lacks(err, "layout", "zero",
                      "ZeRO stages 2 and 3 on two routes that are no mirror "
                      "images",
                      "plan with zero 0 or 1, or with dualpipe or chimera");
     }
     if (s->is_forward_only) {
-        return lacks(err, "forward-only schedules",
+        return lacks(err, "schedule", "kind", "forward-only schedules",
                      "plan with a training schedule");
     }
     return MW_OK;
@@ -157,20 +170,22 @@ static enum mw_status check_parts(const struct mw_job *job, struct mw_err *err)
         return MW_OK;
     }
     if (job->layout.cp > 1) {
-        return lacks(err, "parts of sequences with context parallelism",
+        return lacks(err, "layout", "cp",
+                     "parts of sequences with context parallelism",
                      "plan with cp 1");
     }
     if (job->model->moe.n_experts > 0) { /* balanced over a micro-batch */
-        return lacks(err, "mixtures of experts in parts of sequences",
+        return lacks(err, "schedule", "kind",
+                     "mixtures of experts in parts of sequences",
                      "plan with schedule 1f1b");
     }
     if (seq % q != 0 ||
         (job->layout.sp && seq / q * job->layout.micro_batch % tp != 0)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%d parts do not divide a sequence of %lld tokens "
-                       "evenly%s; change workload.seq or the schedule",
-                       q, (long long)seq,
-                       seq % q == 0 ? " over the ranks of tp" : "");
+        return mw_fail_key(err, MW_EINPUT, "workload", "seq",
+                           "%d parts do not divide a sequence of %lld tokens "
+                           "evenly%s; change workload.seq or the schedule",
+                           q, (long long)seq,
+                           seq % q == 0 ? " over the ranks of tp" : "");
     }
     return MW_OK;
 }
@@ -188,14 +203,16 @@ static enum mw_status check_documents(const struct mw_job *job,
         return MW_OK;
     }
     if (w->seq % span != 0) {
-        return mw_fail(err, MW_EINPUT,
-                       "documents of %lld tokens do not divide a sequence of "
-                       "%lld evenly, as the executor packs them; change "
-                       "workload.doc_tokens or workload.seq",
-                       (long long)span, (long long)w->seq);
+        return mw_fail_key(
+            err, MW_EINPUT, "workload", "doc_tokens",
+            "documents of %lld tokens do not divide a sequence of "
+            "%lld evenly, as the executor packs them; change "
+            "workload.doc_tokens or workload.seq",
+            (long long)span, (long long)w->seq);
     }
     if (!is_whole || job->schedule->n_parts > 1) {
-        return lacks(err, "packed sequences in a ring, a gather or parts",
+        return lacks(err, "workload", "doc_tokens",
+                     "packed sequences in a ring, a gather or parts",
                      "plan with cp_form a2a, with cp 1, or without seq1f1b");
     }
     return MW_OK;
@@ -205,31 +222,41 @@ static enum mw_status check_model(const struct mw_model *m,
                                   const struct mw_layout *l, struct mw_err *err)
 {
     if (m->moe.router_bias) {
-        return lacks(err, "biases of routers", "take experts without them");
+        return lacks(err, "model", "moe", "biases of routers",
+                     "take experts without them");
     }
     if (m->mla.on) {
-        return lacks(err, "latent attention", "take a model with MHA or GQA");
+        return lacks(err, "model", "mla", "latent attention",
+                     "take a model with MHA or GQA");
     }
     if (m->position == MW_POS_ALIBI) {
-        return lacks(err, "ALiBi positions", "take learned or rotary");
+        return lacks(err, "model", "position", "ALiBi positions",
+                     "take learned or rotary");
     }
     if (m->qk_norm || m->sandwich_norm || m->n_mtp > 0) {
-        return lacks(err, "qk_norm, sandwich norms and multi-token prediction",
+        return lacks(err, "model",
+                     m->qk_norm         ? "qk_norm"
+                     : m->sandwich_norm ? "sandwich_norm"
+                                        : "mtp",
+                     "qk_norm, sandwich norms and multi-token prediction",
                      "take a GPT or Llama model");
     }
     if (m->act != (m->is_gated ? MW_ACT_SILU : MW_ACT_GELU)) {
-        return lacks(err, "this activation",
+        return lacks(err, "model", "activation", "this activation",
                      "take GELU, or SiLU with a gated MLP");
     }
     if (m->n_kv_heads % l->tp != 0) {
-        return lacks(err, "shared key-value heads (tp beyond n_kv_heads)",
+        return lacks(err, "layout", "tp",
+                     "shared key-value heads (tp beyond n_kv_heads)",
                      "plan with a smaller tp");
     }
     if (m->bias_head) {
-        return lacks(err, "a bias of the head", "take a model without it");
+        return lacks(err, "model", "bias_head", "a bias of the head",
+                     "take a model without it");
     }
     if (!m->final_norm) {
-        return lacks(err, "a model without final norm", "take a model with it");
+        return lacks(err, "model", "final_norm", "a model without final norm",
+                     "take a model with it");
     }
     return MW_OK;
 }
@@ -240,17 +267,17 @@ static enum mw_status check_dtype(const struct mw_workload *w,
 {
     bool is_cuda = strcmp(backend, "cuda") == 0;
     if (w->grad_dtype != MW_FP32) {
-        return mw_fail(err, MW_EINPUT,
-                       "the executor adds gradients up in fp32 but "
-                       "workload.grad_dtype is %s; set it to fp32",
-                       mw_dtype_name(w->grad_dtype));
+        return mw_fail_key(err, MW_EINPUT, "workload", "grad_dtype",
+                           "the executor adds gradients up in fp32 but "
+                           "workload.grad_dtype is %s; set it to fp32",
+                           mw_dtype_name(w->grad_dtype));
     }
     if (w->dtype != MW_FP32 && (w->dtype != MW_BF16 || !is_cuda)) {
-        return mw_fail(err, MW_EINPUT,
-                       "the %s backend computes in fp32%s but workload.dtype "
-                       "is %s; set workload.dtype to fp32",
-                       backend, is_cuda ? " or bf16" : "",
-                       mw_dtype_name(w->dtype));
+        return mw_fail_key(
+            err, MW_EINPUT, "workload", "dtype",
+            "the %s backend computes in fp32%s but workload.dtype "
+            "is %s; set workload.dtype to fp32",
+            backend, is_cuda ? " or bf16" : "", mw_dtype_name(w->dtype));
     }
     return MW_OK;
 }
@@ -261,7 +288,8 @@ static enum mw_status check_backend(const struct mw_layout *l,
 {
     bool is_host = strcmp(backend, "host") == 0;
     return l->cp > 1 && l->cp_form == MW_CP_PASSQ && !is_host
-               ? lacks(err, "queries passed round a ring there",
+               ? lacks(err, "layout", "cp_form",
+                       "queries passed round a ring there",
                        "plan with cp_form ring")
                : MW_OK;
 }
@@ -289,6 +317,15 @@ enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
         st = check_model(job->model, &job->layout, err);
     }
     return st == MW_OK ? check_dtype(job->workload, backend, err) : st;
+}
+
+void mw_job_blame(const char *plan_file, const struct mw_scenario *scenario,
+                  struct mw_err *err)
+{
+    bool is_plans = strcmp(err->section, "layout") == 0 ||
+                    strcmp(err->section, "schedule") == 0;
+
+    mw_file_blame(is_plans ? plan_file : scenario->file, err);
 }
 
 /* ---- the reference ------------------------------------------------------ */

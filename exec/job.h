@@ -32,10 +32,16 @@ bool mw_job_is_own_twin(const struct mw_job *job, int stage);
 
 /*
  * Can the executor run this on `backend`? If not, MW_EINPUT naming what it
- * lacks and what to change: "the executor does not run cp 2 ...".
+ * lacks and what to change ("the executor does not run cp 2 ..."), with the key
+ * that asks for it.
  */
 enum mw_status mw_job_check(const struct mw_job *job, const char *backend,
                             struct mw_err *err);
+
+/* Puts file, line and column in front of such a message: of the plan where its
+ * layout or schedule is to blame, else of the scenario. */
+void mw_job_blame(const char *plan_file, const struct mw_scenario *scenario,
+                  struct mw_err *err);
 
 /* First layer of virtual stage k. */
 int mw_job_first_layer(const struct mw_job *job, int virtual_stage);

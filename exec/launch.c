@@ -349,7 +349,7 @@ static enum mw_status status_of(const json_t *o, struct mw_err *err)
         (enum mw_status)json_integer_value(json_object_get(o, "status"));
     const char *text = json_string_value(json_object_get(o, "error"));
     if (st != MW_OK) {
-        return mw_fail(err, st, "%s", text ? text : mw_status_name(st));
+        return mw_fail_text(err, st, text ? text : mw_status_name(st));
     }
     return MW_OK;
 }

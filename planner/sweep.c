@@ -21,6 +21,16 @@ const struct mw_enum mw_sweep_key_enums[] = {{"nodes", MW_SWEEP_NODES},
                                              {"net", MW_SWEEP_NET},
                                              {NULL, 0}};
 
+static const char *key_name(enum mw_sweep_key key)
+{
+    const struct mw_enum *e = mw_sweep_key_enums;
+
+    while (e->value != (int)key) {
+        e++;
+    }
+    return e->name;
+}
+
 /* ---- grids -----------------------------------------------------------------
  */
 static bool is_number_key(enum mw_sweep_key key)
@@ -355,6 +365,33 @@ static void fill_plan(const struct point *p, const struct mw_search_result *r,
     row->order = mw_arena_strdup(arena, l->order);
 }
 
+/* Is the key that a failure is about an axis of the sweep? Then no line of the
+ * scenario is to blame. */
+static bool is_varied(const struct mw_sweep_grid *grid,
+                      const struct mw_err *err)
+{
+    for (int i = 0; i < grid->n_axes; i++) {
+        const char *name = key_name(grid->axis[i]->key);
+
+        if (strcmp(err->key, name) == 0 || strcmp(err->section, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum mw_status blame(const struct mw_scenario *scenario,
+                            const struct mw_sweep_grid *grid,
+                            enum mw_status status, struct mw_err *err)
+{
+    if (status == MW_EINPUT && err != NULL && is_varied(grid, err)) {
+        mw_err_prefix(err, "--vary");
+    } else if (status == MW_EINPUT && err != NULL && err->section[0] != '\0') {
+        mw_scenario_blame(scenario, err);
+    }
+    return status;
+}
+
 /* Nothing feasible is an answer; only wrong input and interrupts end a sweep.
  */
 static enum mw_status search_point(const struct point *p,
@@ -418,7 +455,9 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
         struct mw_sweep_row row;
         const struct mw_sweep_row *old;
 
-        status = make_point(scenario, db, opts->stack, grid, i, p, err);
+        status =
+            blame(scenario, grid,
+                  make_point(scenario, db, opts->stack, grid, i, p, err), err);
         if (status != MW_OK) {
             break;
         }
@@ -430,7 +469,8 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
             n_missing++;
             continue;
         } else {
-            status = search_point(p, opts, &out->arena, &row, err);
+            status = blame(scenario, grid,
+                           search_point(p, opts, &out->arena, &row, err), err);
         }
         if (status == MW_OK) {
             mw_array_push(out, row);

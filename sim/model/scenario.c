@@ -402,7 +402,7 @@ static bool blame_key(struct mw_yaml *doc, struct mw_err *err)
     return true;
 }
 
-void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err)
+void mw_file_blame(const char *file, struct mw_err *err)
 {
     struct mw_yaml *doc;
 
@@ -410,15 +410,20 @@ void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err)
         return;
     }
     bool has_place = err->section[0] != '\0' && err->n_findings == 1 &&
-                     mw_yaml_load(scenario->file, &doc, NULL) == MW_OK;
+                     mw_yaml_load(file, &doc, NULL) == MW_OK;
 
     if (has_place) {
         has_place = blame_key(doc, err);
         mw_yaml_free(doc);
     }
     if (!has_place) {
-        mw_err_prefix(err, "%s", scenario->file);
+        mw_err_prefix(err, "%s", file);
     }
+}
+
+void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err)
+{
+    mw_file_blame(scenario->file, err);
 }
 
 void mw_scenario_release(struct mw_scenario *scenario)

@@ -104,6 +104,8 @@ void mw_scenario_release(struct mw_scenario *scenario);
  * in the file: the place of the section; no such section: the file alone.
  */
 void mw_scenario_blame(const struct mw_scenario *scenario, struct mw_err *err);
+/* The same of any file of ours with sections, a plan. */
+void mw_file_blame(const char *file, struct mw_err *err);
 
 /*
  * Rules that every layout must meet: products equal the ranks, tp divides

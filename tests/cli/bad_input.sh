@@ -153,6 +153,14 @@ first_line "^meshwright: share\\.csv: column 'load' is missing"
 expect 3 experts --routing zero.csv
 first_line '^meshwright: zero\.csv: no expert has any load'
 
+# --- sweeps: the line of the scenario, unless the key is what varies
+expect 3 "$mw" sweep s16.yaml --vary nodes=1,2
+first_line '^meshwright: s16\.yaml:[0-9]+:[0-9]+: h100-sxm has no fp4 rate'
+expect 3 "$mw" sweep s14.yaml --vary nodes=1,2
+first_line "^meshwright: s14\.yaml:[0-9]+:[0-9]+: .*dgx-h1000.*dgx-h100"
+expect 3 "$mw" sweep "$good" --vary system=dgx-h1000
+first_line "^meshwright: --vary: .*dgx-h1000.*dgx-h100"
+
 # --- output that cannot be written, usage
 expect 3 "$mw" plan "$small" -o nowhere/plan.yaml
 first_line '^meshwright: nowhere/plan\.yaml: '

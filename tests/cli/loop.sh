@@ -28,4 +28,10 @@ rise = slow['measured_step_time_s'] / plain['measured_step_time_s'] - 1
 assert 0.06 < rise < 0.35, rise
 assert slow['error'] < plain['error'] - 0.05, (slow['error'], plain['error'])
 PY
+
+# What the executor does not do is said with the plan's own line, as it stands.
+sed 's/^  zero: 0/  zero: 0\n  overlap_off: [tp]/' plan.yaml >edited.yaml
+expect 3 "$mw" run edited.yaml --backend host
+first_line '^meshwright: edited\.yaml:[0-9]+:[0-9]+: the executor does not run switches'
+[ "$(sed -n 2p stderr.txt)" = '      overlap_off: [tp]' ] || fail "no source line"
 finish

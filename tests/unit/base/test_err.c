@@ -18,6 +18,18 @@ static void message_is_formatted_and_status_returned(void **state)
     assert_int_equal(err.len, strlen(err.text));
 }
 
+static void text_of_another_process_keeps_its_lines(void **state)
+{
+    struct mw_err err = {0};
+
+    (void)state;
+    assert_int_equal(mw_fail_text(&err, MW_EINPUT, "a:1:2: wrong\n  x\n  ^"),
+                     MW_EINPUT);
+    assert_string_equal(err.text, "a:1:2: wrong\n  x\n  ^");
+    assert_int_equal(err.n_findings, 1);
+    assert_int_equal(mw_fail_text(NULL, MW_ENO, "no"), MW_ENO);
+}
+
 static void null_err_only_passes_the_status(void **state)
 {
     (void)state;
@@ -223,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message_is_formatted_and_status_returned),
+        cmocka_unit_test(text_of_another_process_keeps_its_lines),
         cmocka_unit_test(null_err_only_passes_the_status),
         cmocka_unit_test(status_is_that_of_the_first_finding),
         cmocka_unit_test(position_and_caret),

@@ -40,6 +40,7 @@ static void check_refused(const char *model, const char *dtype,
     if (!strstr(err.text, word)) {
         fail_msg("'%s' does not say '%s'", err.text, word);
     }
+    assert_true(err.section[0] != '\0' && err.key[0] != '\0');
     mw_plan_release(&plan);
     mw_scenario_release(&s);
 }
