@@ -53,9 +53,9 @@ struct mw_kernel_set {
  * are of tensors. x is the hidden state of a rank's tokens.
  */
 struct mw_stack_memory {
+    double context_bytes; /* of the device's context; 0: device_context_bytes */
     double workspace_bytes; /* of libraries and frameworks, once a rank */
     double param_bytes;     /* more per parameter that learns */
-    double shard_bytes;     /* the same, shared out as the optimizer's state */
     double dummy_bytes;     /* of one weight of each shape: a gradient that only
                                autograd is shown, and kept */
     double head_grad_bytes; /* of the head's weights, at their gradient */
@@ -73,6 +73,7 @@ struct mw_stack_memory {
     double tp_kept;     /* further x of a layer under tp */
     double sp_kept;     /* gathered inputs of a layer kept whole under sp */
     double pp_kept;     /* x of a micro-batch kept at a stage's either end */
+    double pp_sent;     /* x of a micro-batch kept after it was sent on */
     double sp_buffers;  /* gathered x that stay allocated under sp */
     double moe_kept;    /* copies of routed tokens that a layer keeps: inputs
                            of experts, and (2) their outputs */
@@ -87,6 +88,9 @@ struct mw_stack_memory {
     double reserve_factor; /* held by the caching allocator over allocated */
     double reserve_moving; /* and more, of activations and temporaries: blocks
                               that no later tensor fits into */
+    double reserve_pass; /* and more under pp, of what one micro-batch keeps on
+                            a stage: between those in flight its tensors leave
+                            places that the next one's do not fill */
     double reserve_vocab_bytes; /* and more, of a vocabulary's matrix that the
                                    rank has: its gradient's own segment */
     double reserve_queued; /* and more, as far as the device has room: whole x
@@ -94,6 +98,7 @@ struct mw_stack_memory {
                               while the host runs ahead */
     double reserve_param_bytes; /* the same per parameter that learns: blocks
                                    that the optimizer's step alone needs */
+    double reserve_shard_bytes; /* and shared out as the optimizer's state */
     double reserve_spread; /* 9 of 10 runs hold at most so much over that */
     double shards_master;  /* not 0: the weights are the fp32 master, from
                               which layers are gathered, or cast */

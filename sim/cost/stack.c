@@ -67,6 +67,8 @@ static const struct {
     {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", SCATTERS},
     {"megatron-deepspeed-bf16", "the same with DeepSpeed's BF16_Optimizer",
      SCATTERS},
+    {"megatron-deepspeed-zero0", "the same without ZeRO: its FP16_Optimizer",
+     SCATTERS},
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", FA2},
     {"torchtitan", "torchtitan: FSDP2 with torch.compile", FA2},
     {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",

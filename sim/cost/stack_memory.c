@@ -19,9 +19,9 @@ static const struct {
     const char *name;
     size_t offset;
     double plain;
-} figures[] = {FIGURE(workspace_bytes, 0),
+} figures[] = {FIGURE(context_bytes, 0),
+               FIGURE(workspace_bytes, 0),
                FIGURE(param_bytes, 0),
-               FIGURE(shard_bytes, 0),
                FIGURE(dummy_bytes, 0),
                FIGURE(head_grad_bytes, 0),
                FIGURE(embed_grad_bytes, 2),
@@ -37,6 +37,7 @@ static const struct {
                FIGURE(tp_kept, 0),
                FIGURE(sp_kept, 0),
                FIGURE(pp_kept, 0),
+               FIGURE(pp_sent, 0),
                FIGURE(sp_buffers, 0),
                FIGURE(moe_kept, 2),
                FIGURE(moe_copies, 2),
@@ -47,9 +48,11 @@ static const struct {
                FIGURE(load_whole, 0),
                FIGURE(reserve_factor, 1),
                FIGURE(reserve_moving, 0),
+               FIGURE(reserve_pass, 0),
                FIGURE(reserve_vocab_bytes, 0),
                FIGURE(reserve_queued, 0),
                FIGURE(reserve_param_bytes, 0),
+               FIGURE(reserve_shard_bytes, 0),
                FIGURE(reserve_spread, 1),
                FIGURE(shards_master, 0),
                FIGURE(remainders, 0),

@@ -20,16 +20,17 @@
 double mw_vstage_activation_bytes(const struct mw_step_price *p,
                                   const int n_units[MW_UNIT_COUNT])
 {
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     double sum = 0;
 
     for (int unit = 0; unit < p->n_kinds; unit++) {
         sum += n_units[unit] * p->size[unit].activation_bytes;
     }
-    if (p->layout->pp > 1 && p->ctx->stack.memory.pp_kept > 0) {
-        int ends = n_units[MW_UNIT_HEAD] > 0 ? 1 : 2;
+    if (p->layout->pp > 1) {
+        bool sends = n_units[MW_UNIT_HEAD] == 0;
 
-        sum +=
-            ends * p->ctx->stack.memory.pp_kept * mw_boundary_bytes(&p->work);
+        sum += ((sends ? 2 : 1) * habit->pp_kept + sends * habit->pp_sent) *
+               mw_boundary_bytes(&p->work);
     }
     return sum;
 }
@@ -63,11 +64,21 @@ static int n_communicators(const struct mw_layout *layout)
            (layout->dp > 1) + (layout->ep > 1);
 }
 
+/* Beside what the allocator holds. */
+static double overhead_bytes(const struct mw_step_price *p)
+{
+    double context = p->ctx->stack.memory.context_bytes;
+
+    return (context > 0 ? context : p->ctx->device_context_bytes) +
+           n_communicators(p->layout) * p->ctx->comm_buffer_bytes;
+}
+
 /* ---- moments ---------------------------------------------------------------
  */
 struct moment {
     double bytes; /* beside states, buffers and activations in flight */
     const char *name;
+    double embedding_bytes; /* of them, only because of the embedding's */
 };
 
 static double unit_bytes(const struct mw_step_price *p, int unit)
@@ -115,8 +126,15 @@ static double whole_grad_bytes(const struct mw_step_price *p, int unit)
 static void take_later(struct moment *most, double bytes, const char *name)
 {
     if (bytes > most->bytes) {
-        *most = (struct moment){bytes, name};
+        *most = (struct moment){bytes, name, 0};
     }
+}
+
+/* What one micro-batch keeps on a virtual stage. */
+static double pass_bytes(const struct mw_step_price *p,
+                         const int n_units[MW_UNIT_COUNT])
+{
+    return mw_vstage_activation_bytes(p, n_units) / p->layout->vpp;
 }
 
 /*
@@ -127,9 +145,10 @@ static void take_later(struct moment *most, double bytes, const char *name)
 static struct moment fullest_moment(const struct mw_step_price *p,
                                     const int n_units[MW_UNIT_COUNT])
 {
-    double pass = mw_vstage_activation_bytes(p, n_units) / p->layout->vpp;
+    double pass = pass_bytes(p, n_units);
     double gone[MW_UNIT_COUNT] = {[MW_UNIT_EMBEDDING] = pass};
-    struct moment most = {0, "activations"};
+    struct moment most = {0, "activations", 0};
+    double embedding = 0;
 
     if (n_units[MW_UNIT_HEAD] > 0) {
         gone[MW_UNIT_DENSE] = gone[MW_UNIT_MOE] = gone[MW_UNIT_DENSE_KEPT] =
@@ -142,13 +161,20 @@ static struct moment fullest_moment(const struct mw_step_price *p,
     for (int unit = 0; unit < p->n_kinds; unit++) {
         const struct mw_unit_size *size = &p->size[unit];
 
-        if (n_units[unit] > 0) {
-            take_later(&most,
-                       size->transient_bytes + size->spread_bytes +
-                           gathered_bytes(p, n_units, unit) +
-                           whole_grad_bytes(p, unit) - gone[unit],
-                       size->transient_at);
+        double bytes = size->transient_bytes + size->spread_bytes +
+                       gathered_bytes(p, n_units, unit) +
+                       whole_grad_bytes(p, unit) - gone[unit];
+
+        if (n_units[unit] > 0 && unit == MW_UNIT_EMBEDDING) {
+            embedding = bytes;
+        } else if (n_units[unit] > 0) {
+            take_later(&most, bytes, size->transient_at);
         }
+    }
+    if (embedding > most.bytes) {
+        most =
+            (struct moment){embedding, p->size[MW_UNIT_EMBEDDING].transient_at,
+                            embedding - most.bytes};
     }
     return most;
 }
@@ -220,7 +246,6 @@ static double buffers_of(const struct mw_step_price *p,
     const struct mw_layout *l = p->layout;
     double bytes = habit->workspace_bytes +
                    habit->param_bytes * (l->zero >= 3 ? n->share : n->whole) +
-                   habit->shard_bytes * (l->zero >= 1 ? n->share : n->whole) +
                    habit->dummy_bytes * dummy_params(p, n_units);
 
     if (n_units[MW_UNIT_MOE] > 0) {
@@ -264,21 +289,29 @@ static double roomy_bytes(const struct mw_step_price *p,
                                              mw_boundary_bytes(&p->work)
                                        : 0;
 
-    return queued + habit->reserve_param_bytes * n->whole;
+    return queued + habit->reserve_param_bytes * n->whole +
+           habit->reserve_shard_bytes * (l->zero >= 1 ? n->share : n->whole);
 }
 
-/* What the caching allocator holds for the stage's tensors, at the median. */
+/* What the caching allocator holds for the stage's tensors, at the median: a
+ * gradient with a segment of its own is no blocks of others. */
 static double reserved_bytes(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT],
                              const struct learning *n,
+                             const struct moment *most,
                              const struct mw_stage_memory *m)
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
+    double vocab =
+        has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p) : 0;
+    double own = fmin(most->embedding_bytes, vocab);
     double needed =
-        (m->total_bytes - m->overhead_bytes) * habit->reserve_factor +
-        (m->activation_bytes + m->temporary_bytes) * habit->reserve_moving +
-        (has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p) : 0);
+        (m->total_bytes - m->overhead_bytes - own) * habit->reserve_factor +
+        (m->activation_bytes + m->temporary_bytes - own) *
+            habit->reserve_moving +
+        (p->layout->pp > 1 ? habit->reserve_pass * pass_bytes(p, n_units) : 0) +
+        vocab;
     double room = mw_step_capacity_bytes(p->scenario, p->ctx) -
                   m->overhead_bytes - needed;
 
@@ -321,14 +354,12 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     mw_offload_memory(p, n_units, out);
     out->weight_bytes += zero == 3 && !p->layout->reshard ? whole : 0;
     take_loading(p, whole, out);
-    out->overhead_bytes =
-        p->ctx->device_context_bytes +
-        n_communicators(p->layout) * p->ctx->comm_buffer_bytes;
+    out->overhead_bytes = overhead_bytes(p);
     out->total_bytes = out->weight_bytes + out->grad_bytes +
                        out->optimizer_bytes + out->activation_bytes +
                        out->temporary_bytes + out->buffer_bytes +
                        out->overhead_bytes;
-    out->reserved_bytes = reserved_bytes(p, n_units, &n, out);
+    out->reserved_bytes = reserved_bytes(p, n_units, &n, &most, out);
     out->n_parts = 0;
 }
 

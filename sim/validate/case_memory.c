@@ -1,9 +1,11 @@
 /*
  * Measured memory of a row, and the prediction by the same definition.
  *
- *   mem_gib_per_gpu   GiB, of the kind that mem_def says: "allocated", or
- *                     "nvidia-smi", or (anything else) reserved; a second
- *                     figure in mem_def, "reserved 47.05 GiB", counts too
+ *   mem_gib_per_gpu   GiB, of the kind that mem_def says: "allocated", or of
+ *                     the device ("nvidia-smi"; "GB rounded up", as
+ *                     BigScience's notes have it), or (anything else) reserved;
+ *                     a second figure in mem_def, "reserved 47.05 GiB", counts
+ *                     too
  *   mem_gb            GiB, reserved
  *   peak_mem_gb       tensors: 10^9 bytes as LitGPT prints them
  *                     (max_memory_allocated / 1e9), GiB as torchtune does
@@ -64,9 +66,11 @@ static void read_defined(const struct mw_measured *row,
     const char *at = strstr(row->mem_def, second);
 
     add(out,
-        mw_text_has(row->mem_def, "allocated")    ? MW_MEMORY_ALLOCATED
-        : mw_text_has(row->mem_def, "nvidia-smi") ? MW_MEMORY_DEVICE
-                                                  : MW_MEMORY_RESERVED,
+        mw_text_has(row->mem_def, "allocated") ? MW_MEMORY_ALLOCATED
+        : mw_text_has(row->mem_def, "nvidia-smi") ||
+                mw_text_has(row->mem_def, "GB rounded up")
+            ? MW_MEMORY_DEVICE
+            : MW_MEMORY_RESERVED,
         0x1p30 * strtod(row->mem_gib_per_gpu, NULL));
     if (at != NULL) {
         add(out, MW_MEMORY_RESERVED,

@@ -88,7 +88,9 @@ static const char *deepspeed_of(const struct mw_measured *r)
                    : "deepspeed";
     }
     return mw_text_has(r->dtype, "bf16") ? "megatron-deepspeed-bf16"
-                                         : "megatron-deepspeed";
+           : r->zero != NULL && strcmp(r->zero, "0") == 0
+               ? "megatron-deepspeed-zero0"
+               : "megatron-deepspeed";
 }
 
 static const char *internevo_of(const struct mw_measured *r)

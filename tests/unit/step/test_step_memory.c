@@ -432,6 +432,99 @@ static void test_reserved_where_there_is_room(void **state)
     mw_step_result_release(&full);
 }
 
+/* 1F1B: stage d of 4 holds 4 - d micro-batches, so as many sent hidden states
+ * (512 x 1024 in bf16) if they stay; the last stage sends none. Of what one
+ * micro-batch keeps the allocator holds a part more, where others are in
+ * flight. */
+static void test_sent_states_and_their_places(void **state)
+{
+    struct bench plain = *(struct bench *)*state, sent = plain, held = plain;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.pp = 4;
+    l.dp = 4;
+    sent.ctx.stack.memory.pp_sent = 1;
+    held.ctx.stack.memory.reserve_pass = 0.5;
+    struct mw_step_result a = memory_of(&plain, &l), b = memory_of(&sent, &l),
+                          c = memory_of(&held, &l);
+
+    for (int d = 0; d < 4; d++) {
+        int n = 4 - d;
+
+        mw_assert_near(b.memory[d].activation_bytes -
+                           a.memory[d].activation_bytes,
+                       d < 3 ? n * 2.0 * 512 * 1024 : 0, 0, 0);
+        mw_assert_near(c.memory[d].reserved_bytes - a.memory[d].reserved_bytes,
+                       0.5 * a.memory[d].activation_bytes / n, 1e-9, 0);
+        mw_assert_near(c.memory[d].total_bytes, a.memory[d].total_bytes, 0, 0);
+    }
+    l.pp = 1;
+    struct mw_step_result one = memory_of(&plain, &l),
+                          same = memory_of(&held, &l);
+
+    mw_assert_near(same.reserved_bytes, one.reserved_bytes, 0, 0);
+    mw_step_result_release(&a);
+    mw_step_result_release(&b);
+    mw_step_result_release(&c);
+    mw_step_result_release(&one);
+    mw_step_result_release(&same);
+}
+
+/* A stack's own context takes the place of the device's. What the optimizer's
+ * step alone needs is of the rank's share: 6 bytes of each of the n / 4
+ * parameters under ZeRO-1, of n without. */
+static void test_context_and_shares_of_the_step(void **state)
+{
+    struct bench plain = *(struct bench *)*state, b = plain;
+    double n = (double)mw_model_param_count(&plain.scenario.model);
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 4;
+    b.ctx.stack.memory.context_bytes = 3 * plain.ctx.device_context_bytes;
+    b.ctx.stack.memory.reserve_shard_bytes = 6;
+    for (l.zero = 0; l.zero <= 1; l.zero++) {
+        struct mw_step_result x = memory_of(&plain, &l), y = memory_of(&b, &l);
+
+        mw_assert_near(y.memory[0].overhead_bytes - x.memory[0].overhead_bytes,
+                       2 * plain.ctx.device_context_bytes, 1e-12, 0);
+        mw_assert_near(y.memory[0].reserved_bytes - x.memory[0].reserved_bytes,
+                       6 * n / (l.zero == 1 ? 4 : 1), 1e-9, 0);
+        mw_step_result_release(&x);
+        mw_step_result_release(&y);
+    }
+}
+
+/* A vocabulary's gradient that has a segment of its own counts once in what is
+ * reserved, also when its moment is the fullest. */
+static void test_gradient_of_embedding_counts_once(void **state)
+{
+    struct bench b = *(struct bench *)*state;
+    double vocab =
+        (double)b.scenario.model.vocab * (double)b.scenario.model.hidden;
+    struct mw_stack_memory *habit = &b.ctx.stack.memory;
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    l.dp = 16;
+    habit->embed_grad_bytes = 0;
+    struct mw_step_result none = memory_of(&b, &l);
+    habit->reserve_vocab_bytes = 100;
+    struct mw_step_result other = memory_of(&b, &l);
+    habit->embed_grad_bytes = 100;
+    struct mw_step_result fullest = memory_of(&b, &l);
+
+    mw_assert_near(other.reserved_bytes - none.reserved_bytes, 100 * vocab,
+                   1e-9, 0);
+    assert_string_equal(fullest.memory[0].moment, "embedding");
+    assert_true(fullest.peak_bytes > other.peak_bytes);
+    mw_assert_near(fullest.reserved_bytes, other.reserved_bytes, 1e-12, 0);
+    mw_step_result_release(&none);
+    mw_step_result_release(&other);
+    mw_step_result_release(&fullest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +536,9 @@ int main(void)
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_habits_of_stacks),
         cmocka_unit_test(test_reserved_where_there_is_room),
+        cmocka_unit_test(test_sent_states_and_their_places),
+        cmocka_unit_test(test_context_and_shares_of_the_step),
+        cmocka_unit_test(test_gradient_of_embedding_counts_once),
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
         cmocka_unit_test(test_some_layers_recomputed),

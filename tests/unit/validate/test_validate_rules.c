@@ -252,6 +252,16 @@ static void test_stack_by_zero_stage(void **state)
 
         assert_string_equal(mw_case_stack_of(&r), rows[i][1]);
     }
+
+    struct mw_measured none = {.framework = "Megatron-DeepSpeed",
+                               .gpu = "A100",
+                               .note = "",
+                               .dtype = "fp16",
+                               .zero = "0"};
+
+    assert_string_equal(mw_case_stack_of(&none), "megatron-deepspeed-zero0");
+    none.zero = "1";
+    assert_string_equal(mw_case_stack_of(&none), "megatron-deepspeed");
 }
 
 /* The fast form of the same row, with the constants of the moment. */
