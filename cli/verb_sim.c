@@ -38,7 +38,9 @@ static const struct argp_option options[] = {
      "Write the timeline as a Chrome trace (opens in Perfetto)", 0},
     {"csv", OPT_CSV, "FILE", 0, "Write the timeline as CSV, one span a row", 0},
     {"explain", OPT_EXPLAIN, NULL, 0,
-     "Print how every time came about: operator, formula, source", 0},
+     "Print how every time came about: stage, unit, operator, bound, formula, "
+     "source",
+     0},
     {"stack", OPT_STACK, "NAME", 0,
      "Training software whose habits are priced: megatron-core, torch-fsdp, "
      "... (default: that of limits: framework; megatron-core with any)",

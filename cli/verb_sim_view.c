@@ -306,6 +306,9 @@ static json_t *explain_json(const struct mw_explain *node, int depth)
     mw_json_set_str(o, "name", node->name);
     mw_json_set_real(o, "value_s", node->value_s);
     mw_json_set_real(o, "count", node->count);
+    if (node->bound != NULL) {
+        mw_json_set_str(o, "bound", node->bound);
+    }
     if (node->formula != NULL) {
         mw_json_set_str(o, "formula", node->formula);
     }

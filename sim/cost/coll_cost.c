@@ -247,7 +247,7 @@ static void explain_wire(struct mw_explain *parent,
         "Thakur et al. 2005");
 }
 
-struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+static struct mw_cost price(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                             double bytes, const struct mw_group *group,
                             struct mw_explain *explain)
 {
@@ -266,6 +266,22 @@ struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
 
     cost.time_s = latency_s(ctx, &w) + w.bytes / w.bw_Bps;
     explain_wire(explain, ctx, mw_coll_op_name(op), &w, cost.time_s);
+    return cost;
+}
+
+struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                            double bytes, const struct mw_group *group,
+                            struct mw_explain *explain)
+{
+    struct mw_explain *before = explain != NULL ? explain->last_child : NULL;
+    struct mw_cost cost = price(ctx, op, bytes, group, explain);
+
+    if (explain != NULL && explain->last_child != before) {
+        explain->last_child->bound =
+            mw_cost_coll_wire_part(ctx, op, bytes, group) < 0.5 ? "latency"
+            : group->n_nodes > 1                                ? "network"
+                                                                : "links";
+    }
     return cost;
 }
 

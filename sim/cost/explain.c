@@ -46,6 +46,9 @@ static void print_node(const struct mw_explain *node, double parent_s,
     if (parent_s > 0) {
         fprintf(f, " (%.1f %%)", 100 * total_s / parent_s);
     }
+    if (node->bound != NULL) {
+        fprintf(f, ", %s", node->bound);
+    }
     if (node->formula != NULL) {
         fprintf(f, " = %s", node->formula);
     }

@@ -13,6 +13,8 @@ struct mw_explain {
     const char *name;
     const char *formula; /* "2 m n k / (peak * efficiency)" */
     const char *source;  /* which table row or paper */
+    const char *bound;   /* what limits it: compute, memory, links, network,
+                            latency, host; NULL: not one thing */
     double value_s;      /* seconds */
     double count;        /* times the value is taken; 1 by default */
     struct mw_explain *first_child, *last_child, *next;

@@ -144,20 +144,44 @@ static bool is_matrix(const struct mw_op *op)
     return op->kind == MW_OP_GEMM || op->kind == MW_OP_ATTENTION;
 }
 
+/* Where the device's rates meet: seconds that FLOPs and bytes take there. */
+struct roof {
+    struct rate rate;
+    double compute_s, memory_s;
+};
+
+static struct roof roof_of(const struct mw_cost_ctx *ctx,
+                           const struct mw_op *op)
+{
+    const struct mw_gpu *gpu = ctx->gpu;
+    struct rate rate = compute_rate(ctx, op);
+
+    return (struct roof){rate, op->flops > 0 ? op->flops / rate.flops : 0,
+                         op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
+                             (is_matrix(op) ? 1 : ctx->stack.elementwise)};
+}
+
+static const char *bound_of(const struct mw_cost_ctx *ctx,
+                            const struct roof *roof)
+{
+    double most_s = fmax(roof->compute_s, roof->memory_s);
+
+    return ctx->kernel_launch_s > most_s      ? "latency"
+           : roof->memory_s > roof->compute_s ? "memory"
+                                              : "compute";
+}
+
 static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
                                const struct mw_op *op,
                                struct mw_explain *explain)
 {
     const struct mw_gpu *gpu = ctx->gpu;
-    struct rate rate = compute_rate(ctx, op);
-    double compute_s = op->flops > 0 ? op->flops / rate.flops : 0;
-    double memory_s = op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
-                      (is_matrix(op) ? 1 : ctx->stack.elementwise);
-    double time_s =
-        fmax(compute_s, memory_s) + ctx->kernel_launch_s + quantise_s(ctx, op);
+    struct roof roof = roof_of(ctx, op);
+    double time_s = fmax(roof.compute_s, roof.memory_s) + ctx->kernel_launch_s +
+                    quantise_s(ctx, op);
 
     if (explain != NULL) {
-        bool is_memory = memory_s > compute_s;
+        bool is_memory = roof.memory_s > roof.compute_s;
 
         mw_explain_child(
             explain, op->name, time_s * insitu(ctx, op),
@@ -165,13 +189,37 @@ static struct mw_cost roofline(const struct mw_cost_ctx *ctx,
                 explain->arena,
                 "max(%.6g GFLOP / %.5g TFLOP/s, %.6g MB / %.5g GB/s) + "
                 "%.3g us: %s",
-                op->flops / 1e9, rate.flops / 1e12, op->bytes / 1e6,
+                op->flops / 1e9, roof.rate.flops / 1e12, op->bytes / 1e6,
                 gpu->mem_bw_Bps * gpu->mem_efficiency / 1e9,
                 1e6 * ctx->kernel_launch_s,
-                is_memory ? "memory" : rate.formula),
-            is_memory ? gpu->source : rate.source);
+                is_memory ? "memory" : roof.rate.formula),
+            is_memory ? gpu->source : roof.rate.source)
+            ->bound = bound_of(ctx, &roof);
     }
     return (struct mw_cost){time_s * insitu(ctx, op), MW_RUNG_ROOFLINE};
+}
+
+/* A measured rung: what was asked of it, and the rate that comes out. */
+static void explain_rung(struct mw_explain *parent,
+                         const struct mw_cost_ctx *ctx, const struct mw_op *op,
+                         const struct mw_cost *cost, const char *source)
+{
+    if (parent == NULL) {
+        return;
+    }
+    struct roof roof = roof_of(ctx, op);
+    const char *rate =
+        is_matrix(op)
+            ? mw_arena_printf(parent->arena, "%.6g GFLOP at %.4g TFLOP/s",
+                              op->flops / 1e9, op->flops / cost->time_s / 1e12)
+            : mw_arena_printf(parent->arena, "%.6g MB at %.4g GB/s",
+                              op->bytes / 1e6, op->bytes / cost->time_s / 1e9);
+
+    mw_explain_child(parent, op->name, cost->time_s,
+                     mw_arena_printf(parent->arena, "%s: %s", rate,
+                                     mw_rung_name(cost->rung)),
+                     source)
+        ->bound = bound_of(ctx, &roof);
 }
 
 struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
@@ -192,7 +240,6 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
         cost.time_s /= product_share(ctx, op);
         cost.time_s += quantise_s(ctx, op);
     }
-    mw_explain_child(explain, op->name, cost.time_s, mw_rung_name(cost.rung),
-                     source);
+    explain_rung(explain, ctx, op, &cost, source);
     return cost;
 }

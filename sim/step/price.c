@@ -447,11 +447,9 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                         struct mw_explain *explain)
 {
     struct mw_ops ops = {NULL, 0, 0};
-    struct mw_explain *node =
-        mw_explain_child(explain, unit_names[unit], 0,
-                         "sum of its passes for one micro-batch", NULL);
+    struct mw_explain *node = mw_explain_child(
+        explain, unit_names[unit], 0, "passes of one micro-batch", NULL);
     struct mw_explain *child[MW_PHASE_COUNT] = {NULL};
-    double total_s = 0;
 
     p->cost[unit] = (struct mw_unit_cost){0};
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
@@ -474,18 +472,16 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
     mw_array_release(&ops);
     hide(p, unit);
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-        double phase_s = blocking_s(&p->cost[unit].phase[phase]);
-
-        total_s += phase_s;
         if (child[phase] != NULL) {
-            child[phase]->value_s = phase_s;
+            double device_s = blocking_s(&p->cost[unit].phase[phase]);
+
+            child[phase]->value_s = device_s;
+            child[phase]->bound =
+                p->cost[unit].phase[phase].host_s > device_s ? "host" : NULL;
         }
     }
     add_zero(p, unit, node);
     mw_offload_add(p, unit, node);
-    if (node != NULL) {
-        node->value_s = total_s;
-    }
 }
 
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain)

@@ -238,54 +238,6 @@ static enum mw_status fill_time(struct mw_step_frame *f,
 }
 
 /* Messages of a transfer over dp, of which so much is hidden. */
-static void explain_buckets(struct mw_explain *of, double n, mw_time shown_ps,
-                            double hidden_s, const char *what)
-{
-    struct mw_explain *bucket;
-
-    if (of == NULL || !(n > 0)) {
-        return;
-    }
-    bucket =
-        mw_explain_child(of, "bucket", (mw_time_to_s(shown_ps) + hidden_s) / n,
-                         what, "the layout's bucket_size, else the stack's");
-    bucket->count = n;
-}
-
-static void explain_tail(struct mw_explain *explain,
-                         const struct mw_step_frame *f)
-{
-    const struct mw_tail *tail = &f->tail[0];
-
-    for (int d = 1; d < f->n_devices; d++) {
-        if (f->tail[d].reduce_ps + f->tail[d].optimizer_ps >
-            tail->reduce_ps + tail->optimizer_ps) {
-            tail = &f->tail[d];
-        }
-    }
-    explain_buckets(
-        mw_explain_child(explain, "gradient reduction of the largest stage",
-                         mw_time_to_s(tail->reduce_ps),
-                         "after the last backward pass, not overlapped", NULL),
-        tail->reduce_buckets, tail->reduce_ps, tail->hidden_reduce_s,
-        "T(bytes / n); the last has no pass beside it");
-    mw_explain_child(explain, "optimizer of the largest stage",
-                     mw_time_to_s(tail->optimizer_ps),
-                     "state bytes / memory bandwidth", NULL);
-    if (tail->offload_ps > 0) {
-        mw_explain_child(explain, "optimizer on the host of the largest stage",
-                         mw_time_to_s(tail->offload_ps),
-                         "state bytes / host memory bandwidth, less the "
-                         "device's own part",
-                         NULL);
-    }
-    explain_buckets(
-        mw_explain_child(explain, "parameter gather of the largest stage",
-                         mw_time_to_s(tail->gather_ps), "ZeRO-1 and -2", NULL),
-        tail->gather_buckets, tail->gather_ps, tail->hidden_gather_s,
-        "T(bytes / n); the first has no pass beside it");
-}
-
 enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
                                 const struct mw_plan *plan,
                                 const struct mw_cost_ctx *ctx,
@@ -304,8 +256,12 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
         return status;
     }
     opts = opts != NULL ? opts : &defaults;
+    struct mw_explain units = {
+        .arena = opts->explain != NULL ? opts->explain->arena : NULL};
+
     mw_step_frame_init(&frame, scenario, &plan->layout, plan->layers,
-                       &plan->schedule, ctx, !opts->memory_only, opts->explain);
+                       &plan->schedule, ctx, !opts->memory_only,
+                       opts->explain != NULL ? &units : NULL);
     fill_memory(&frame, &plan->schedule, &result);
     if (!opts->memory_only) {
         status = mw_step_frame_check(&frame, err);
@@ -315,7 +271,7 @@ enum mw_status mw_step_simulate(const struct mw_scenario *scenario,
     }
     if (status == MW_OK && opts->explain != NULL) {
         opts->explain->value_s = result.step_time_s;
-        explain_tail(opts->explain, &frame);
+        mw_step_explain(&frame, &plan->schedule, &units, opts->explain);
     }
     mw_step_frame_release(&frame);
     result.wall_time_s = (double)(mw_clock_wall_ns() - begin_ns) / 1e9;

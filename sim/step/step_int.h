@@ -422,6 +422,12 @@ enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);
 
+/* ---- step_explain.c --------------------------------------------------- */
+/* Hangs the tree of a simulated step under root, whose value is its time;
+ * units: the nodes that mw_step_frame_init made, one a kind. */
+void mw_step_explain(const struct mw_step_frame *f, const struct mw_schedule *s,
+                     const struct mw_explain *units, struct mw_explain *root);
+
 /* ---- step_wires.c: who fills which wire ------------------------------------
  */
 struct mw_wire_load {
