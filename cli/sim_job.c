@@ -166,15 +166,14 @@ static double constant(const struct mw_hwdb *db, const char *name,
 }
 
 /* Bytes of a checkpoint: of every parameter that learns (adapters alone where
- * there are some) weight, master copy and two moments; in fp32 the weight is
- * its own master. */
+ * there are some) weight and optimizer state. */
 static double checkpoint_bytes(const struct mw_scenario *scenario)
 {
     const struct mw_workload *w = &scenario->workload;
     bool is_fp32 = w->dtype == MW_FP32 || w->dtype == MW_TF32;
     struct mw_params base = {0}, adapters = {0};
     const struct mw_params *learns = &base;
-    double n = 0;
+    double n = 0, more = 0;
 
     mw_model_params(&scenario->model, &base);
     if (w->lora_rank > 0) {
@@ -183,10 +182,13 @@ static double checkpoint_bytes(const struct mw_scenario *scenario)
     }
     for (size_t i = 0; i < learns->n; i++) {
         n += (double)mw_param_count(&learns->v[i]);
+        more += mw_optimizer_more_bytes(&w->optimizer, &learns->v[i]);
     }
     mw_array_release(&base);
     mw_array_release(&adapters);
-    return n * (is_fp32 ? 12 : 14);
+    return n * ((is_fp32 ? 4 : 2) +
+                mw_optimizer_bytes(&w->optimizer, w->dtype)) +
+           more;
 }
 
 /* The mean time to a failure overflows nothing: at most 1e6 per 1000 node-days

@@ -69,6 +69,23 @@ static enum mw_status check_layout(const struct mw_layout *l,
     return MW_OK;
 }
 
+/* kernels/ has AdamW alone, on float32 states. */
+static enum mw_status check_optimizer(const struct mw_optimizer *o,
+                                      struct mw_err *err)
+{
+    const char *key = o->kind != MW_OPTIMIZER_ADAMW ? "optimizer"
+                      : o->main != MW_MAIN_FP32     ? "main_params_dtype"
+                      : o->exp_avg != MW_FP32       ? "exp_avg_dtype"
+                      : o->exp_avg_sq != MW_FP32    ? "exp_avg_sq_dtype"
+                                                    : NULL;
+    return key == NULL
+               ? MW_OK
+               : lacks(err, "workload", key,
+                       "optimizers other than AdamW with fp32 states",
+                       "take optimizer adamw and leave main_params_dtype, "
+                       "exp_avg_dtype and exp_avg_sq_dtype out");
+}
+
 /* What the simulator prices and the interpreter does not do. */
 static enum mw_status check_features(const struct mw_layout *l,
                                      const struct mw_workload *w,
@@ -117,7 +134,7 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "layout", "etp", "adapters of experts in parts",
                      "plan with etp 1 or take lora_targets attention");
     }
-    return MW_OK;
+    return check_optimizer(&w->optimizer, err);
 }
 
 /* Do both holders of each stage run the same passes of the same virtual stages

@@ -23,7 +23,8 @@
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
-    X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp)
+    X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
+    X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -94,6 +95,15 @@ static const struct mw_rule rules[] = {
      "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
     {"megatron_compression", MEG, "!grad_compression", "gradients go whole",
      "Megatron-LM megatron/core/distributed/param_and_grad_buffer.py"},
+    {"megatron_optimizer", MEG, "optimizer != 'adam8bit' && optimizer != 'adafactor'",
+     "{optimizer} is none of adam, sgd, muon",
+     "Megatron-LM megatron/training/arguments.py, --optimizer"},
+    {"megatron_states", MEG,
+     "main_params == 1 || exp_avg != 'fp32' || exp_avg_sq != 'fp32' -> optimizer == 'adamw' && zero >= 1",
+     "types of states are a distributed Adam's alone (ZeRO-1 or more)",
+     "Megatron-LM megatron/core/optimizer/optimizer_config.py, --use-precision-aware-optimizer"},
+    {"megatron_main_params", MEG, "main_params != 2", "weights of 16 bits have a main copy",
+     "Megatron-LM megatron/core/optimizer/optimizer_config.py, --main-params-dtype"},
     {"megatron_pass_q", MEG, "cp_form != 'pass_q'", "a ring passes keys and values, not queries",
      "Megatron-LM megatron/core/extensions/transformer_engine.py, cp_comm_type"},
     {"megatron_cp_inner", MEG, "cp_inner > 1 -> cp_form == 'ring'",
@@ -138,6 +148,10 @@ static const struct mw_rule rules[] = {
     {"mds_bucket", MDS, "bucket_size > 0 -> zero == 1",
      "reduce_bucket_size is of ZeRO; without it 500,000,000 elements go at once",
      "DeepSpeed deepspeed/runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE"},
+    {"mds_optimizer", MDS, "optimizer == 'adamw' || optimizer == 'sgd' || optimizer == 'sgd-momentum'",
+     "{optimizer} is neither adam nor sgd", "Megatron-DeepSpeed megatron/optimizer/__init__.py"},
+    {"mds_states", MDS, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
+     "states and main copies are fp32", "DeepSpeed deepspeed/runtime/zero/stage_1_and_2.py"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
@@ -201,6 +215,10 @@ static const struct mw_rule rules[] = {
      "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
+    {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
+     "TorchTitan torchtitan/components/optimizer.py"},
+    {"titan_states", TT, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
+     "states are fp32 as the sharded weights are", "TorchTitan torchtitan/config/configs.py, training.dtype"},
     {"titan_compression", TT, "!grad_compression", "gradients go whole", "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_cp_inner", TT, "cp_inner <= 1", "context parallelism gathers or rotates keys and values",
      "PyTorch torch/distributed/tensor/experimental/_attention.py"},
@@ -233,6 +251,10 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/config/parallelism_config.py"},
     {"nanotron_bucket", NANO, "bucket_size > 0 -> zero == 0", "ZeRO-1 reduces a tensor at a time, whatever the bucket",
      "Nanotron src/nanotron/optim/gradient_accumulator.py, ddp_bucket_cap_mb"},
+    {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
+     "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
+    {"nanotron_states", NANO, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
+     "states and main copies are fp32", "Nanotron src/nanotron/optim/optimizer_from_gradient_accumulator.py"},
     {"nanotron_dtype", NANO, "dtype != 'fp8' && dtype != 'fp4'", "no key of the configuration asks for 8 bits",
      "Nanotron src/nanotron/config/config.py (src/nanotron/fp8 is not wired to one)"},
     {"nanotron_dp_shard", NANO, "dp_shard == 0", "no groups of replicas", "Nanotron src/nanotron/optim/zero.py"},
@@ -242,6 +264,9 @@ static const struct mw_rule rules[] = {
 
     {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
+    {"host_optimizer", HOST,
+     "optimizer == 'adamw' && main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
+     "our host executor has AdamW with fp32 states", "exec/job.c"},
     {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
@@ -288,7 +313,8 @@ static int name_index(const char *name, int len)
 
 /* Ids of texts: schedules by their place, then orders, recomputation, dtypes.
  * Ranges do not overlap, so a text compared with the wrong value is false. */
-enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000, ID_FORM = 4000 };
+enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000, ID_FORM = 4000,
+       ID_OPTIMIZER = 5000 };
 
 static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
                        int64_t base)
@@ -327,7 +353,8 @@ static int64_t text_id(const char *text, int len)
     }
     id = id < 0 ? enum_id(mw_recompute_enums, text, n, ID_RECOMPUTE) : id;
     id = id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
-    return id < 0 ? enum_id(mw_cp_form_enums, text, n, ID_FORM) : id;
+    id = id < 0 ? enum_id(mw_cp_form_enums, text, n, ID_FORM) : id;
+    return id < 0 ? enum_id(mw_optimizer_enums, text, n, ID_OPTIMIZER) : id;
 }
 
 /* ---- sets ------------------------------------------------------------------
@@ -421,6 +448,10 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_off_tp] = (l->overlap_off & MW_OVERLAP_TP) != 0;
     v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
                      l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
+    v[V_optimizer] = ID_OPTIMIZER + (int64_t)w->optimizer.kind;
+    v[V_main_params] = (int64_t)w->optimizer.main;
+    v[V_exp_avg] = ID_DTYPE + (int64_t)w->optimizer.exp_avg;
+    v[V_exp_avg_sq] = ID_DTYPE + (int64_t)w->optimizer.exp_avg_sq;
     v[V_tied] = m->tied;
     v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;
@@ -465,6 +496,8 @@ static void add_value(const struct mw_layout *l, const int64_t *v, int index,
         mw_str_add(out, l->schedule);
     } else if (index == V_order) {
         mw_str_add(out, l->order);
+    } else if (index == V_optimizer) {
+        mw_str_add(out, mw_optimizer_name((int)(v[index] - ID_OPTIMIZER)));
     } else {
         mw_str_addf(out, "%" PRId64, v[index]);
     }

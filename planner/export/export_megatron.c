@@ -7,6 +7,7 @@
  *            (E embedding, t layer, m multi-token prediction, L head and loss,
  * | a cut), whose stages go round the pipeline ranks as our virtual stages do
  *   ZeRO-1   --use-distributed-optimizer; ZeRO-2 and -3 are Megatron-FSDP
+ *   Muon     dist_muon, layer-wise, instead of a distributed optimizer
  *   HSDP     as many instances of the distributed optimizer as groups
  *
  * Data parallelism is never given: it is what the other ways leave.
@@ -92,6 +93,56 @@ static void put_grid(struct writer *w)
     }
 }
 
+/* ---- optimizer -------------------------------------------------------------
+ */
+static bool is_muon(const struct writer *w)
+{
+    return w->in->scenario->workload.optimizer.kind == MW_OPTIMIZER_MUON;
+}
+
+/* Replicas that share Muon's matrices out have an optimizer of another name.
+ */
+static void put_optimizer(struct writer *w)
+{
+    const struct mw_optimizer *o = &w->in->scenario->workload.optimizer;
+
+    switch (o->kind) {
+    case MW_OPTIMIZER_MUON:
+        word(w, "optimizer",
+             w->in->plan->layout.zero == 1 ? "dist_muon" : "muon");
+        mw_export_note(w->out, "Muon is in Megatron-Core from 0.15 on and "
+                               "needs the package emerging_optimizers");
+        break;
+    case MW_OPTIMIZER_SGD:
+        word(w, "optimizer", "sgd");
+        word(w, "sgd-momentum", "0");
+        break;
+    case MW_OPTIMIZER_MOMENTUM:
+        word(w, "optimizer", "sgd");
+        break;
+    case MW_OPTIMIZER_ADAMW:
+    case MW_OPTIMIZER_ADAM8BIT:
+    case MW_OPTIMIZER_ADAFACTOR: /* refused before, the latter two */
+        break;
+    }
+}
+
+static void put_states(struct writer *w)
+{
+    const struct mw_optimizer *o = &w->in->scenario->workload.optimizer;
+
+    if (o->main == MW_MAIN_FP32 && o->exp_avg == MW_FP32 &&
+        o->exp_avg_sq == MW_FP32) {
+        return;
+    }
+    if (!(w->in->plan->layout.offload_optimizer > 0)) { /* else it is there */
+        flag(w, "use-precision-aware-optimizer");
+    }
+    word(w, "main-params-dtype", o->main == MW_MAIN_FP16 ? "fp16" : "fp32");
+    word(w, "exp-avg-dtype", mw_dtype_name(o->exp_avg));
+    word(w, "exp-avg-sq-dtype", mw_dtype_name(o->exp_avg_sq));
+}
+
 /* ---- data parallel state ---------------------------------------------------
  */
 static void put_zero(struct writer *w)
@@ -100,7 +151,7 @@ static void put_zero(struct writer *w)
     bool has_reduce = (l->overlap_off & MW_OVERLAP_GRADS) == 0;
     bool has_gather = (l->overlap_off & MW_OVERLAP_PARAMS) == 0;
 
-    if (l->zero == 1) {
+    if (l->zero == 1 && !is_muon(w)) {
         flag(w, "use-distributed-optimizer");
     } else if (l->zero >= 2) {
         flag(w, "use-megatron-fsdp");
@@ -357,6 +408,8 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
         return status;
     }
     put_grid(&w);
+    put_optimizer(&w);
+    put_states(&w);
     put_zero(&w);
     put_offload(&w);
     put_recompute(&w);

@@ -97,10 +97,13 @@ static void put_rest(const struct mw_export_in *in, struct mw_str *f)
                 "lr_decay_starting_step: null, lr_decay_steps: 900, "
                 "lr_decay_style: cosine, lr_warmup_steps: 100, "
                 "lr_warmup_style: linear, min_decay_lr: 1.5e-05}\n"
-                "  optimizer_factory: {adam_beta1: 0.9, adam_beta2: 0.95, "
-                "adam_eps: 1.0e-08, name: adamW, torch_adam_is_fused: true}\n"
+                "  optimizer_factory: %s\n"
                 "  weight_decay: 0.1\n  zero_stage: %d\n",
                 w->grad_dtype == MW_FP32 ? "true" : "false",
+                w->optimizer.kind == MW_OPTIMIZER_SGD
+                    ? "{name: sgd}"
+                    : "{adam_beta1: 0.9, adam_beta2: 0.95, adam_eps: 1.0e-08, "
+                      "name: adamW, torch_adam_is_fused: true}",
                 in->plan->layout.zero);
     mw_str_addf(f,
                 "tokens:\n  sequence_length: %lld\n  micro_batch_size: %d\n"

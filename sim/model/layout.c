@@ -9,6 +9,8 @@
  */
 #include "sim/model/layout.h"
 
+#include "sim/model/scenario.h"
+
 #include <limits.h>
 #include <string.h>
 
@@ -289,4 +291,32 @@ int mw_layout_rank(const struct mw_layout *layout, struct mw_coord at)
         stride *= size[axis];
     }
     return rank;
+}
+
+/* ---- with a workload -------------------------------------------------------
+ */
+enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
+                            const struct mw_workload *workload)
+{
+    return layout->dtype == MW_DTYPE_OF_WORKLOAD
+               ? workload->dtype
+               : (enum mw_dtype)(layout->dtype - 1);
+}
+
+enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,
+                                 const struct mw_workload *workload)
+{
+    return layout->grad_dtype == MW_DTYPE_OF_WORKLOAD
+               ? workload->grad_dtype
+               : (enum mw_dtype)(layout->grad_dtype - 1);
+}
+
+int mw_microbatches(const struct mw_layout *layout,
+                    const struct mw_workload *workload)
+{
+    int64_t n =
+        workload->global_batch / ((int64_t)layout->dp * layout->micro_batch);
+
+    MW_ASSERT(n >= 0 && n <= INT_MAX, "%lld micro-batches", (long long)n);
+    return (int)n;
 }

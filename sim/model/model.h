@@ -133,6 +133,9 @@ void mw_model_params(const struct mw_model *model, struct mw_params *out);
 int64_t mw_param_count(const struct mw_param *p);
 int64_t mw_param_shard_count(const struct mw_param *p,
                              const struct mw_layout *layout);
+/* The table's row with the sizes that one rank holds (tp, ep, etp). */
+struct mw_param mw_param_shard_of(const struct mw_param *p,
+                                  const struct mw_layout *layout);
 /* Published total (without MTP) and the part active per token (top_k of the
  * routed experts; embedding counted as the literature does: once). */
 int64_t mw_model_param_count(const struct mw_model *model);

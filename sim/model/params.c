@@ -242,20 +242,29 @@ static int64_t share(int64_t n, int64_t ways)
     return (n + ways - 1) / ways;
 }
 
-int64_t mw_param_shard_count(const struct mw_param *p,
-                             const struct mw_layout *layout)
+struct mw_param mw_param_shard_of(const struct mw_param *p,
+                                  const struct mw_layout *layout)
 {
     bool is_expert = p->shard == MW_SHARD_EXPERT;
     enum mw_shard axis = is_expert ? p->expert_shard : p->shard;
     int64_t ways = is_expert ? layout->etp : layout->tp;
-    int64_t copies = is_expert ? share(p->n_copies, layout->ep) : p->n_copies;
+    struct mw_param shard = *p;
 
     if (p->max_ways > 0 && ways > p->max_ways) {
         ways = p->max_ways;
     }
-    return copies * p->outer *
-           (axis == MW_SHARD_ROWS ? share(p->rows, ways) : p->rows) *
-           (axis == MW_SHARD_COLS ? share(p->cols, ways) : p->cols);
+    shard.n_copies = is_expert ? share(p->n_copies, layout->ep) : p->n_copies;
+    shard.rows = axis == MW_SHARD_ROWS ? share(p->rows, ways) : p->rows;
+    shard.cols = axis == MW_SHARD_COLS ? share(p->cols, ways) : p->cols;
+    return shard;
+}
+
+int64_t mw_param_shard_count(const struct mw_param *p,
+                             const struct mw_layout *layout)
+{
+    struct mw_param shard = mw_param_shard_of(p, layout);
+
+    return mw_param_count(&shard);
 }
 
 static int64_t count(const struct mw_model *model, bool only_active)

@@ -226,6 +226,13 @@ static bool rule_bucket(const struct check *c)
                      "none");
 }
 
+static bool rule_optimizer(const struct check *c)
+{
+    const char *why = mw_optimizer_refuses(&c->w->optimizer, c->l);
+
+    return why == NULL || BROKEN(c, "%s", why);
+}
+
 static bool rule_order(const struct check *c)
 {
     return mw_layout_order_valid(c->l->order) ||
@@ -513,6 +520,7 @@ static const struct {
              {"grad_compression", "grad_compression", rule_compression},
              {"bucket_size", "bucket_size", rule_bucket},
              {"grad_dtype", "grad_dtype", rule_grad_dtype},
+             {"optimizer", "zero", rule_optimizer},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},
              {"tp_kv_heads", "tp", rule_tp_kv_heads},
@@ -569,30 +577,4 @@ const char *mw_layout_rule_key(const char *rule_id)
 const char *mw_layout_rule_name(size_t i)
 {
     return i < N_RULES ? rules[i].id : NULL;
-}
-
-enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
-                            const struct mw_workload *workload)
-{
-    return layout->dtype == MW_DTYPE_OF_WORKLOAD
-               ? workload->dtype
-               : (enum mw_dtype)(layout->dtype - 1);
-}
-
-enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,
-                                 const struct mw_workload *workload)
-{
-    return layout->grad_dtype == MW_DTYPE_OF_WORKLOAD
-               ? workload->grad_dtype
-               : (enum mw_dtype)(layout->grad_dtype - 1);
-}
-
-int mw_microbatches(const struct mw_layout *layout,
-                    const struct mw_workload *workload)
-{
-    int64_t n =
-        workload->global_batch / ((int64_t)layout->dp * layout->micro_batch);
-
-    MW_ASSERT(n >= 0 && n <= INT_MAX, "%lld micro-batches", (long long)n);
-    return (int)n;
 }

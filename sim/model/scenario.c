@@ -235,6 +235,37 @@ static enum mw_status check_lora(struct mw_node *root,
     return MW_OK;
 }
 
+/* Types of states that the optimizer has not would do nothing. */
+static enum mw_status check_states(struct mw_node *root,
+                                   const struct mw_workload *w,
+                                   struct mw_err *err)
+{
+    const struct mw_optimizer *o = &w->optimizer;
+    struct mw_node *node = mw_node_get(root, "workload");
+    const char *name = mw_optimizer_name(o->kind);
+
+    if (o->main != MW_MAIN_FP32 &&
+        (w->dtype == MW_FP32 || w->dtype == MW_TF32)) {
+        return mw_node_fail(key_node(node, "main_params_dtype"), err,
+                            "with dtype %s the weights are their own main "
+                            "copy; leave main_params_dtype out",
+                            mw_dtype_name(w->dtype));
+    }
+    if (o->exp_avg != MW_FP32 && !mw_optimizer_has_exp_avg(o)) {
+        return mw_node_fail(key_node(node, "exp_avg_dtype"), err,
+                            "optimizer %s has no first moment of a type to "
+                            "choose; leave exp_avg_dtype out",
+                            name);
+    }
+    if (o->exp_avg_sq != MW_FP32 && !mw_optimizer_has_exp_avg_sq(o)) {
+        return mw_node_fail(key_node(node, "exp_avg_sq_dtype"), err,
+                            "optimizer %s has no second moment of a type to "
+                            "choose; leave exp_avg_sq_dtype out",
+                            name);
+    }
+    return MW_OK;
+}
+
 static enum mw_status check_documents(struct mw_node *root,
                                       const struct mw_workload *w,
                                       struct mw_err *err)
@@ -339,6 +370,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
+    st = st != MW_OK ? st : check_states(root, &out->workload, err);
     st = st != MW_OK ? st : check_documents(root, &out->workload, err);
     st = st != MW_OK ? st : check_parts(root, &out->limits, err);
     if (st == MW_OK && raw.layout != NULL) {

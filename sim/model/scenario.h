@@ -11,6 +11,7 @@
 #include "base/yaml.h"
 #include "sim/model/layout.h"
 #include "sim/model/model.h"
+#include "sim/model/optimizer.h"
 
 struct mw_cluster {
     const char *system; /* slug or alias of hwdb systems */
@@ -31,8 +32,8 @@ struct mw_workload {
     enum mw_dtype grad_dtype; /* gradient accumulation and reduction */
     bool is_flash;            /* attention: flash | unfused */
     bool has_dropout;
-    bool causal_flops;     /* model FLOPs counted causal (half) or full */
-    const char *optimizer; /* "adamw" */
+    bool causal_flops; /* model FLOPs counted causal (half) or full */
+    struct mw_optimizer optimizer;
     uint64_t seed;
     int lora_rank; /* of the adapters, which alone learn; 0: all weights do */
     enum mw_lora_targets lora_targets;

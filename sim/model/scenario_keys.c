@@ -58,14 +58,17 @@ const struct mw_field mw_cluster_fields[] = {
 
 enum attention { ATTENTION_FLASH, ATTENTION_UNFUSED };
 enum flops { FLOPS_FULL, FLOPS_CAUSAL };
-enum optimizer { OPTIMIZER_ADAMW };
 
 static const struct mw_enum attention_enums[] = {
     {"flash", ATTENTION_FLASH}, {"unfused", ATTENTION_UNFUSED}, {NULL, 0}};
 static const struct mw_enum flops_enums[] = {
     {"full", FLOPS_FULL}, {"causal", FLOPS_CAUSAL}, {NULL, 0}};
-static const struct mw_enum optimizer_enums[] = {{"adamw", OPTIMIZER_ADAMW},
-                                                 {NULL, 0}};
+/* The types that moments are kept in (Megatron-LM, --exp-avg-dtype). */
+static const struct mw_enum moment_enums[] = {{"fp32", MW_FP32},
+                                              {"bf16", MW_BF16},
+                                              {"fp16", MW_FP16},
+                                              {"fp8", MW_FP8},
+                                              {NULL, 0}};
 const struct mw_enum mw_lora_targets_enums[] = {
     {"all", MW_LORA_ALL},
     {"attention", MW_LORA_ATTENTION},
@@ -123,7 +126,7 @@ const struct mw_field mw_workload_fields[] = {
     {.key = "optimizer",
      .type = MW_F_ENUM,
      .offset = W_AT(optimizer),
-     .enums = optimizer_enums,
+     .enums = mw_optimizer_enums,
      .doc = "optimizer"},
     {.key = "seed",
      .type = MW_F_INT,
@@ -159,6 +162,21 @@ const struct mw_field mw_workload_fields[] = {
      .offset = W_AT(scaling),
      .enums = mw_scaling_enums,
      .doc = "what shares a scale of an FP8 operand"},
+    {.key = "main_params_dtype",
+     .type = MW_F_ENUM,
+     .offset = W_AT(main_params),
+     .enums = mw_main_params_enums,
+     .doc = "copy that the optimizer keeps of low-precision weights"},
+    {.key = "exp_avg_dtype",
+     .type = MW_F_ENUM,
+     .offset = W_AT(exp_avg),
+     .enums = moment_enums,
+     .doc = "type of first moments"},
+    {.key = "exp_avg_sq_dtype",
+     .type = MW_F_ENUM,
+     .offset = W_AT(exp_avg_sq),
+     .enums = moment_enums,
+     .doc = "type of second moments"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -263,7 +281,7 @@ const struct mw_raw_workload mw_raw_workload_default = {
     .grad_dtype = MW_FP32,
     .attention = ATTENTION_FLASH,
     .flops = FLOPS_FULL,
-    .optimizer = OPTIMIZER_ADAMW,
+    .optimizer = MW_OPTIMIZER_ADAMW,
     .seed = 1234};
 
 struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
@@ -276,7 +294,10 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .is_flash = raw->attention == ATTENTION_FLASH,
         .has_dropout = raw->has_dropout,
         .causal_flops = raw->flops == FLOPS_CAUSAL,
-        .optimizer = optimizer_enums[raw->optimizer].name,
+        .optimizer = {(enum mw_optimizer_kind)raw->optimizer,
+                      (enum mw_main_params)raw->main_params,
+                      (enum mw_dtype)raw->exp_avg,
+                      (enum mw_dtype)raw->exp_avg_sq},
         .seed = (uint64_t)raw->seed,
         .doc_tokens = raw->doc_tokens,
         .lora_rank = raw->lora_rank,

@@ -139,12 +139,7 @@ double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
     if (l->zero < 2) {
         down_s = on_host * p->grad_bytes / p->ctx->host_link_Bps;
     }
-    /* Read and written: master, both moments; the gradient read; a copy of
-     * low precision written where there is one. */
-    update_s =
-        on_host *
-        (p->grad_bytes + 24 + (p->optimizer_bytes > 8 ? p->weight_bytes : 0)) /
-        p->ctx->host_adam_Bps;
+    update_s = on_host * p->update_bytes / p->ctx->host_adam_Bps;
     up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
            p->ctx->host_link_Bps;
     drives_s = optimizer_nvme_s(p, on_host);

@@ -525,8 +525,7 @@ static void find_layers(struct mw_step_price *p)
     }
 }
 
-/* Mixed precision keeps an fp32 master copy beside the moments; fp32 training
- * keeps the moments alone. FP8 and FP4 weights are cast from bf16 copies. */
+/* FP8 and FP4 weights are cast from bf16 copies. */
 void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout)
 {
     const struct mw_workload *w = &p->scenario->workload;
@@ -537,7 +536,10 @@ void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout)
     p->work.grad_dtype = mw_work_grad_dtype(layout, w);
     p->weight_bytes = is_fp32 ? 4 : 2;
     p->grad_bytes = mw_dtype_bytes(p->work.grad_dtype);
-    p->optimizer_bytes = is_fp32 ? 8 : 12;
+    p->optimizer_bytes = mw_optimizer_bytes(&w->optimizer, dtype);
+    p->update_bytes = mw_optimizer_traffic_bytes(
+        &w->optimizer, dtype, p->grad_bytes, p->weight_bytes);
+    p->has_main = mw_optimizer_has_main(&w->optimizer, dtype);
 }
 
 void mw_step_price_begin(struct mw_step_price *p,

@@ -81,8 +81,12 @@ struct mw_unit_size {
     double activation_bytes; /* kept from the forward to the backward pass */
     double transient_bytes;  /* more at the worst moment of its backward pass */
     const char *transient_at; /* what that moment is called */
-    double loss_bytes;   /* of the head: more at the loss, before its product's
-                            gradient */
+    double loss_bytes; /* of the head: more at the loss, before its product's
+                          gradient */
+    /* Of the optimizer, beyond what it has of each element of a large matrix;
+     * and how long Muon's products take, of the longest matrix among them. */
+    double dense_state_bytes, expert_state_bytes;
+    double dense_muon_s, expert_muon_s, longest_muon_s;
     double dummy_params; /* one linear weight of each shape */
     double twin_dummies; /* of an MoE layer: those that a dense layer has too */
 };
@@ -106,6 +110,8 @@ struct mw_step_price {
     int n_kinds;                  /* of units: without the KEPT ones, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
+    double update_bytes; /* read and written per parameter in its update */
+    bool has_main;       /* low-precision weights with a copy beside them */
     struct mw_unit_cost cost[MW_UNIT_COUNT];
     struct mw_unit_size size[MW_UNIT_COUNT];
     double fetch_s, flush_s; /* first gather, last scatter of a pass (ZeRO) */
@@ -136,6 +142,24 @@ struct mw_tail {
      * without p->wires. */
     double reduce_part[MW_WIRE_KINDS], gather_part[MW_WIRE_KINDS];
 };
+
+/* ---- unit_update.c: optimizers that treat tensors each in its own way ------
+ */
+/* Adds a learning tensor's part to the unit that it belongs to. */
+void mw_step_count_update(const struct mw_step_price *p,
+                          const struct mw_param *param,
+                          struct mw_unit_size *size);
+/* Are gradients reduced whole on each rank? Without ZeRO, and for Muon. */
+bool mw_step_reduces_whole(const struct mw_step_price *p);
+/* Of a stage's rank: state beyond optimizer_bytes of each parameter, and
+ * seconds of Muon's products. Under ZeRO whole matrices are dealt out evenly,
+ * but no rank has less to do than the longest of them. */
+struct mw_step_update {
+    double state_bytes, muon_s;
+};
+struct mw_step_update mw_step_update_of(const struct mw_step_price *p,
+                                        const int n_units[MW_UNIT_COUNT],
+                                        bool has_tied_twin);
 
 /* ---- price.c: what one unit costs ---------------------------------------- */
 /* Types of products and gradients, and bytes that follow from them. */
@@ -343,6 +367,7 @@ double mw_step_pieces_overlap(double overlap, const struct mw_pieces *pieces);
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
 /* Parameters of the copy of a tied embedding that the last stage holds, where
  * it learns, and its bytes where it is frozen. */
+struct mw_param mw_step_tied_param(const struct mw_step_price *p);
 double mw_step_tied_params(const struct mw_step_price *p);
 double mw_step_tied_frozen_bytes(const struct mw_step_price *p);
 /* What a unit has beside its own tensors under has_tied_copy: the head's copy,

@@ -5,7 +5,8 @@
  *
  *   states per parameter, n ranks share a gradient:
  *     weights 2 (fp32: 4) / n from ZeRO-3 on, gradients (their dtype) / n
- *     from ZeRO-2 on, AdamW 12 (fp32: 8) / n from ZeRO-1 on
+ *     from ZeRO-2 on, AdamW 12 (fp32: 8) / n from ZeRO-1 on; other optimizers
+ *     and types of states: sim/model/optimizer.h
  *   (Rajbhandari et al., "ZeRO", SC 2020, figure 1); of what is frozen under
  *   adapters the weights alone, as they are stored
  *
@@ -88,11 +89,17 @@ static double unit_bytes(const struct mw_step_price *p, int unit)
            mw_step_copy_bytes(p, (enum mw_step_unit)unit);
 }
 
+/* Are the weights the master itself? */
+static bool shards_master(const struct mw_step_price *p)
+{
+    return p->ctx->stack.memory.shards_master > 0 &&
+           p->scenario->workload.optimizer.main != MW_MAIN_NONE;
+}
+
 /* Are layers' weights gathered (or cast from the master) for each pass? */
 static bool is_gathered(const struct mw_step_price *p)
 {
-    return (p->layout->zero == 3 && p->layout->reshard) ||
-           p->ctx->stack.memory.shards_master > 0;
+    return (p->layout->zero == 3 && p->layout->reshard) || shards_master(p);
 }
 
 /* Gathered weights of a unit, and of the layers that are gathered ahead. */
@@ -325,10 +332,13 @@ static double shared_bytes(const struct mw_step_price *p,
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     int zero = p->layout->zero;
 
-    if (habit->shards_master > 0) {
+    if (shards_master(p)) {
         return p->weight_bytes * (zero >= 3 ? n->share : n->whole);
     }
-    return habit->remainders > 0 ? 2 * (zero >= 1 ? n->share : n->whole) : 0;
+    return habit->remainders > 0 &&
+                   p->scenario->workload.optimizer.main == MW_MAIN_FP32
+               ? 2 * (zero >= 1 ? n->share : n->whole)
+               : 0;
 }
 
 void mw_stage_memory_of(const struct mw_step_price *p,
@@ -343,7 +353,9 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &whole);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? n.share : n.whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? n.share : n.whole);
-    if (p->optimizer_bytes > 8) {
+    out->optimizer_bytes +=
+        mw_step_update_of(p, n_units, has_tied_twin).state_bytes;
+    if (p->has_main) {
         out->optimizer_bytes -= shared_bytes(p, &n);
     }
     out->optimizer_bytes += mw_onebit_error_bytes(p, n.whole, n.share);

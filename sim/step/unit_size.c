@@ -37,6 +37,7 @@ static void count_learning(struct mw_step_price *p,
         if (unit == MW_UNIT_COUNT) {
             continue;
         }
+        mw_step_count_update(p, param, &p->size[unit]);
         if (param->shard == MW_SHARD_EXPERT) {
             p->size[unit].expert_params += n;
             p->size[unit].expert_tensors++;

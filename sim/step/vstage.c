@@ -12,7 +12,8 @@
  * The stack says which part of reduce and gather the backward and forward work
  * of one micro-batch (interleaved: of several) can hide; the rest is here. The
  * optimizer reads and writes each parameter's state once: gradient in, moments
- * in and out, master or weight in and out, and the low-precision weight out;
+ * in and out, master or weight in and out, and the low-precision weight out
+ * (sim/model/optimizer.h);
  * with it goes what the stack does once per step (norm, unscaling, zeroing,
  * synchronisation).
  *
@@ -276,31 +277,39 @@ static double updated(const struct mw_step_price *p, const struct owned *owned)
 
 /* The device's part of it. */
 static double optimizer_s(const struct mw_step_price *p,
-                          const struct owned *owned)
+                          const struct owned *owned,
+                          const struct mw_step_update *update)
 {
+    static const struct mw_optimizer adamw = {.kind = MW_OPTIMIZER_ADAMW};
     const struct mw_stack *stack = &p->ctx->stack;
-    double n = updated(p, owned) * (1 - p->layout->offload_optimizer);
+    double on_device = 1 - p->layout->offload_optimizer;
+    double n = updated(p, owned) * on_device;
     double whole = owned->dense + owned->expert;
-    bool is_mixed = p->optimizer_bytes > 8;
 
     if (!(whole > 0)) {
         return 0;
     }
+    /* Measured rows are of AdamW: as many of its parameters as have the bytes.
+     */
+    double like_adamw = p->update_bytes / mw_optimizer_traffic_bytes(
+                                              &adamw, p->work.dtype,
+                                              p->grad_bytes, p->weight_bytes);
     struct mw_op op = {.kind = MW_OP_OPTIMIZER,
                        .pass = MW_PASS_F,
                        .name = "optimizer",
-                       .m = (int64_t)n,
+                       .m = (int64_t)(n * like_adamw),
                        .n = 1,
                        .batch = 1,
                        .dtype = p->work.dtype,
-                       .bytes = n * (p->grad_bytes + 24 +
-                                     (is_mixed ? p->weight_bytes : 0) +
-                                     stack->step_param_bytes)};
+                       .bytes =
+                           n * (p->update_bytes + stack->step_param_bytes) +
+                           2 * update->state_bytes * on_device};
 
     if (!p->ctx->gpu->is_cpu) {
         op.bytes += whole * p->grad_bytes; /* zeroing */
     }
-    return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s;
+    return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s +
+           update->muon_s;
 }
 
 /* Time of the reduction; the rank's shares over the replicas in as many
@@ -311,7 +320,7 @@ static struct mw_pieces reduction(const struct mw_step_price *p,
                                   const struct mw_zero_colls *colls)
 {
     /* Shares that the stack may move in pieces of its own. */
-    bool is_own = p->layout->zero == 1 &&
+    bool is_own = p->layout->zero == 1 && !mw_step_reduces_whole(p) &&
                   p->layout->grad_compression == MW_COMPRESS_NONE &&
                   p->ctx->stack.share != MW_SHARE_FLAT;
     struct mw_pieces sum =
@@ -442,7 +451,8 @@ void mw_tail_of(const struct mw_step_price *p, int device,
                                  &p->group[MW_DIM_TP], NULL)
                         .time_s);
     }
-    double update_s = optimizer_s(p, &n);
+    struct mw_step_update update = mw_step_update_of(p, n_units, has_tied_twin);
+    double update_s = optimizer_s(p, &n, &update);
 
     out->optimizer_ps = step_ps(update_s);
     out->offload_ps =
@@ -452,14 +462,20 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     }
 }
 
-static double tied_elements(const struct mw_step_price *p)
+struct mw_param mw_step_tied_param(const struct mw_step_price *p)
 {
-    struct mw_param table = {.name = "tied embedding",
+    return (struct mw_param){.name = "tied embedding",
+                             .layer = -1,
                              .outer = 1,
                              .rows = p->scenario->model.vocab,
                              .cols = p->scenario->model.hidden,
                              .n_copies = 1,
                              .shard = MW_SHARD_ROWS};
+}
+
+static double tied_elements(const struct mw_step_price *p)
+{
+    struct mw_param table = mw_step_tied_param(p);
 
     return (double)mw_param_shard_count(&table, p->layout);
 }

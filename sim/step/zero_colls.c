@@ -118,7 +118,7 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
 
         if (p->layout->grad_compression != MW_COMPRESS_ONEBIT) {
             add(out, MW_ZERO_SCATTER,
-                p->layout->zero == 0 ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
+                mw_step_reduces_whole(p) ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
                 params[i] * p->grad_bytes, g);
             out->v[out->n - 1].pieces = pieces[i];
         } else if (params[i] > 0) {

@@ -92,6 +92,19 @@ for text in '  dp: 2' '  pp: 4' '  tp: 8' 'pp_engine: afab' 'REDUCE_SCATTER' 're
 done
 
 # --- what a framework cannot do: status 1, the rule, the old file
+# --- optimizers
+scenario muon llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: muon'
+expect 0 "$mw" export muon.yaml --to megatron-core -o out.args
+args "o['optimizer'] == 'dist_muon' and 'use-distributed-optimizer' not in o and o['overlap-param-gather']"
+scenario states llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: fp16, exp_avg_dtype: fp8, exp_avg_sq_dtype: bf16'
+expect 0 "$mw" export states.yaml --to megatron-core -o out.args
+args "o['use-precision-aware-optimizer'] and o['main-params-dtype'] == 'fp16' and o['exp-avg-dtype'] == 'fp8' and o['exp-avg-sq-dtype'] == 'bf16'"
+scenario sgd llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: sgd'
+expect 0 "$mw" export sgd.yaml --to megatron-core -o out.args
+args "o['optimizer'] == 'sgd' and o['sgd-momentum'] == '0'"
+expect 0 "$mw" export sgd.yaml --to nanotron
+grep -qx -- '  optimizer_factory: {name: sgd}' stdout.txt || fail "nanotron: $(grep factory stdout.txt)"
+
 echo keep >out.args
 refused() { # FILE FRAMEWORK RULE
     expect 1 "$mw" export "$1" --to "$2" -o out.args
@@ -106,6 +119,15 @@ scenario zbv llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 2, dp: 2, zero: 0, micro
 refused zbv.yaml megatron-core megatron_schedule
 scenario split llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 2, micro_batch: 1, schedule: 1f1b'
 refused split.yaml megatron-core megatron_zero
+refused muon.yaml nanotron nanotron_optimizer
+refused states.yaml nanotron nanotron_states
+scenario bare llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: none'
+refused bare.yaml megatron-core megatron_main_params
+scenario plain llama3-8b 2 'tp: 1, dp: 16, zero: 0' ', exp_avg_dtype: bf16'
+refused plain.yaml megatron-core megatron_states
+scenario small llama3-8b 2 'tp: 1, dp: 16, zero: 3' ', optimizer: adam8bit'
+refused small.yaml megatron-core megatron_optimizer
+refused small.yaml torchtitan titan_optimizer
 sed -i 's/, schedule/, layers: [21, 20, 20, 19], schedule/' split.yaml
 refused split.yaml torchtitan titan_layers
 scenario select llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: selective'

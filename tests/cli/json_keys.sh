@@ -32,6 +32,17 @@ expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3:2
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --jitter 0
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --seed 9
 
+# A checkpoint: weights of 2 bytes, main copy and moments.
+checkpoint() { # OPTIMIZER BYTES-A-PARAMETER
+    sed "s/^  global_batch: [0-9]*/&\n  optimizer: $1/" "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" >optimizer.yaml
+    expect 0 "$mw" sim optimizer.yaml --tokens 1T --json
+    json "o['job']['checkpoint_bytes'] == $2 * 8030261248"
+}
+checkpoint adamw 14
+checkpoint sgd 6
+checkpoint sgd-momentum 10
+checkpoint 'adamw\n  main_params_dtype: none\n  exp_avg_dtype: bf16\n  exp_avg_sq_dtype: fp8' 5
+
 expect 0 "$mw" plan "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --json
 keys "enumerated pruned evaluated simulated proved_optimal wall_time_s plans"
 json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_time_s peak_bytes'.split()) <= set(o['plans'][0])"

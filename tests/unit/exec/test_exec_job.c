@@ -83,6 +83,10 @@ static void refusals(void **state)
     check_refused("gpt-small", "fp32", &l,
                   "parts of sequences with context parallelism");
     l = layout(1, 1, 1, 4);
+    check_refused("gpt-small", "fp32, optimizer: muon", &l,
+                  "optimizers other than AdamW with fp32 states");
+    check_refused("gpt-small", "fp32, exp_avg_sq_dtype: bf16", &l,
+                  "optimizers other than AdamW with fp32 states");
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

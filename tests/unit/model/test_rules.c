@@ -198,6 +198,18 @@ static void test_feature_rules(void **state)
                   "offload_nvme all puts offloaded weights");
     f.l.offload_weights = 0.5;
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f = legal("llama3-8b"), f.w.optimizer.kind = MW_OPTIMIZER_MUON;
+    f.l.zero = 1;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.zero = 2;
+    expect_broken(&f, "optimizer", "optimizer muon needs whole matrices");
+    f.l.zero = 1, f.l.offload_optimizer = 1;
+    expect_broken(&f, "optimizer", "optimizer muon multiplies matrices on");
+    f.l.offload_optimizer = 0, f.l.dp_shard = 1;
+    expect_broken(&f, "optimizer", "optimizer muon deals matrices out over");
+    f = legal("llama3-8b"), f.l.grad_compression = MW_COMPRESS_ONEBIT;
+    f.l.zero = 0, f.w.optimizer.exp_avg = MW_BF16;
+    expect_broken(&f, "optimizer", "grad_compression onebit sends an fp32");
     f = legal("llama3-8b"), f.l.offload_weights = 1.5;
     expect_broken(&f, "offload", "offload_weights is 1.5; a part is 0 to 1");
     /* tp 2 leaves 16 heads, 4 of keys and values: cp 4 goes, cp 8 does not */

@@ -42,7 +42,7 @@ static void test_defaults(void **state)
     assert_true(s.workload.is_flash);
     assert_false(s.workload.has_dropout);
     assert_false(s.workload.causal_flops);
-    assert_string_equal(s.workload.optimizer, "adamw");
+    assert_int_equal(s.workload.optimizer.kind, MW_OPTIMIZER_ADAMW);
     mw_assert_near(s.limits.memory_fraction, 0.92, 0, 0);
     mw_assert_near(s.limits.memory_bytes, 0, 0, 0);
     assert_int_equal(s.objective, MW_OBJ_STEP_TIME);
@@ -149,7 +149,9 @@ static void test_hash_same(void **state)
                                    "cluster: {system: dgx-a100, nodes: 8, "
                                    "gpus_per_node: 8}\n"
                                    "workload: {seq: 2048, global_batch: 64, "
-                                   "lora_rank: 0, base_dtype: same}\n"));
+                                   "lora_rank: 0, base_dtype: same, "
+                                   "main_params_dtype: fp32, exp_avg_dtype: "
+                                   "fp32, exp_avg_sq_dtype: fp32}\n"));
     /* The same memory in another unit. */
     assert_int_equal(hash_of(HEAD "limits: {memory: 1GiB}\n"),
                      hash_of(HEAD "limits: {memory: 1024MiB}\n"));
@@ -193,6 +195,14 @@ static void test_hash_differs(void **state)
         "lora_rank: 16, base_dtype: nf4}\n",
         "format: 1\n" MODEL CLUSTER
         "workload: {seq: 2048, global_batch: 64, doc_tokens: 512}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, optimizer: muon}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, main_params_dtype: none}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, exp_avg_dtype: bf16}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, exp_avg_sq_dtype: bf16}\n",
         HEAD "limits: {memory: 1GiB}\n",
         HEAD "limits: {memory_fraction: 0.5}\n",
         HEAD "limits: {tp: [1]}\n",
@@ -257,6 +267,24 @@ static void test_bad_input(void **state)
         {HEAD "layout: {tp: 8, pp: 8, zero: 9}\n",
          "test_scenario.yaml:5:30: 'zero' is 9"},
         {HEAD "layout: [8, 8]\n", "test_scenario.yaml:5:9: "},
+        {"format: 1\n" MODEL CLUSTER
+         "workload: {seq: 64, global_batch: 8, optimizer: sgd, exp_avg_dtype: "
+         "bf16}\n",
+         "test_scenario.yaml:4:69: optimizer sgd has no first moment of a "
+         "type"},
+        {"format: 1\n" MODEL CLUSTER
+         "workload: {seq: 64, global_batch: 8, optimizer: sgd-momentum, "
+         "exp_avg_sq_dtype: bf16}\n",
+         "test_scenario.yaml:4:81: optimizer sgd-momentum has no second "
+         "moment"},
+        {"format: 1\n" MODEL CLUSTER
+         "workload: {seq: 64, global_batch: 8, dtype: fp32, "
+         "main_params_dtype: none}\n",
+         "test_scenario.yaml:4:70: with dtype fp32 the weights are their own"},
+        {"format: 1\n" MODEL CLUSTER
+         "workload: {seq: 64, global_batch: 8, exp_avg_dtype: fp4}\n",
+         "test_scenario.yaml:4:53: 'exp_avg_dtype' is 'fp4'; did you mean "
+         "'fp8'? allowed: fp32, bf16, fp16, fp8"},
         {"format: 1\nmodel: gpt3-176b\ncluster: {system: a, nodes: 1}\n"
          "workload: {seq: 8, global_batch: 1}\n",
          "test_scenario.yaml:2:8: unknown model preset 'gpt3-176b'; did you "
