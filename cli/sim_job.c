@@ -2,8 +2,10 @@
  * `sim --tokens 15T`: time, GPU-hours, money, energy, failures, checkpoints and
  * spare nodes of training on so many tokens at the step that was simulated.
  * Rates are rows of the database (constants job_*, node_power_w.*, costs)
- * unless options say otherwise. Energy is the nodes' greatest power over the
- * whole time: a bound, without cooling and the network's switches.
+ * unless options say otherwise. Energy lies between two bounds, both without
+ * cooling and the network's switches: the nodes' greatest power over the whole
+ * time, and what training takes of it (node_busy_power) while a rank computes
+ * and nothing while it waits.
  */
 #include "cli/sim_job.h"
 
@@ -254,6 +256,26 @@ static void power(const struct mw_cost_ctx *ctx, struct mw_sim_job *out)
     out->node_power_w =
         out->is_gpu_power ? ctx->gpus_per_node * ctx->gpu->tdp_w : c->value;
     out->energy_J = out->node_power_w * ctx->n_nodes * out->job.wall_s;
+    out->least_energy_J = (double)NAN;
+}
+
+enum mw_status mw_sim_job_bound_energy(struct mw_sim_job *job,
+                                       const struct mw_cost_ctx *ctx,
+                                       const struct mw_step_result *step,
+                                       struct mw_err *err)
+{
+    static const enum mw_span_kind work[] = {
+        MW_SPAN_F, MW_SPAN_B, MW_SPAN_W, MW_SPAN_RECOMPUTE, MW_SPAN_OPTIMIZER};
+    enum mw_status s = MW_OK;
+    double busy = constant(ctx->db, "node_busy_power", &s, err), sum = 0;
+
+    for (size_t i = 0; i < sizeof work / sizeof work[0]; i++) {
+        sum += step->breakdown_s[work[i]];
+    }
+    job->least_energy_J =
+        mw_job_least_energy_J(&job->spec, &job->job, busy * job->node_power_w,
+                              sum / step->step_time_s);
+    return s;
 }
 
 enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
@@ -318,9 +340,14 @@ static void print_money(const struct mw_sim_job *j)
     } else {
         printf("cost                    %.3g US dollars\n", j->usd_low);
     }
-    printf("energy                  at most %.4g MWh (%.4g kW a node%s)\n",
+    printf("energy                  at most %.4g MWh (%.4g kW a node%s)",
            j->energy_J / 3.6e9, j->node_power_w / 1e3,
            j->is_gpu_power ? ", its GPUs alone" : "");
+    if (!isnan(j->least_energy_J)) {
+        printf(", at least %.4g (while ranks compute)",
+               j->least_energy_J / 3.6e9);
+    }
+    printf("\n");
 }
 
 void mw_sim_job_print(const struct mw_sim_job *j)
@@ -387,5 +414,6 @@ json_t *mw_sim_job_json(const struct mw_sim_job *j)
     set_finite(o, "usd_high", j->usd_high);
     mw_json_set_real(o, "node_power_w", j->node_power_w);
     mw_json_set_real(o, "energy_J", j->energy_J);
+    set_finite(o, "least_energy_J", j->least_energy_J);
     return o;
 }

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "sim/cost/cost.h"
 #include "sim/model/scenario.h"
+#include "sim/step/step.h"
 #include "sim/step/whole_job.h"
 
 #include <argp.h>
@@ -25,8 +26,9 @@ struct mw_sim_job {
     double gpu_hours;
     double usd_low, usd_high; /* NaN: no price */
     double node_power_w;
-    bool is_gpu_power; /* no row for the node: its GPUs' alone */
-    double energy_J;
+    bool is_gpu_power;     /* no row for the node: its GPUs' alone */
+    double energy_J;       /* at most */
+    double least_energy_J; /* NaN: not known */
 };
 /* MW_EINPUT when a constant of the database is missing. */
 enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
@@ -34,6 +36,12 @@ enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
                                const struct mw_cost_ctx *ctx,
                                double step_time_s, struct mw_sim_job *out,
                                struct mw_err *err);
+/* Sets least_energy_J from the step's breakdown: mean over the stages of the
+ * part in which a rank computes. */
+enum mw_status mw_sim_job_bound_energy(struct mw_sim_job *job,
+                                       const struct mw_cost_ctx *ctx,
+                                       const struct mw_step_result *step,
+                                       struct mw_err *err);
 void mw_sim_job_print(const struct mw_sim_job *job);
 json_t *mw_sim_job_json(const struct mw_sim_job *job);
 

@@ -234,6 +234,9 @@ static enum mw_status show(const struct args *a, struct mw_sim_view *view,
             mw_sim_job_make(&a->job, view->scenario, view->ctx,
                             view->result->step_time_s, &job, err);
 
+        s = s != MW_OK
+                ? s
+                : mw_sim_job_bound_energy(&job, view->ctx, view->result, err);
         if (s != MW_OK) {
             return s;
         }

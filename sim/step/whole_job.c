@@ -17,6 +17,14 @@ enum { FAILURES = 100000, JOBS = 200 };
  * attempt in e^5 succeeds. */
 static const double hopeless = 5;
 
+double mw_job_least_energy_J(const struct mw_job_spec *spec,
+                             const struct mw_job *job, double busy_power_w,
+                             double working)
+{
+    return spec->n_nodes * busy_power_w * working *
+           (job->productive_s + job->lost_s);
+}
+
 double mw_job_young_s(double checkpoint_s, double mtbf_s)
 {
     return sqrt(2 * checkpoint_s * mtbf_s);

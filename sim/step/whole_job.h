@@ -52,6 +52,15 @@ struct mw_job {
  */
 void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out);
 
+/*
+ * Least energy of the job: nodes at `busy_power_w` each while their devices
+ * compute, `working` of each step, in work that lasts and in work that is done
+ * again; nothing while they wait, save or start again.
+ */
+double mw_job_least_energy_J(const struct mw_job_spec *spec,
+                             const struct mw_job *job, double busy_power_w,
+                             double working);
+
 /* sqrt(2 d M), and Daly's equation 37 (M for d >= 2 M). */
 double mw_job_young_s(double checkpoint_s, double mtbf_s);
 double mw_job_daly_s(double checkpoint_s, double mtbf_s);

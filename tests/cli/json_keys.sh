@@ -32,6 +32,12 @@ expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --slow 3:2
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --jitter 0
 expect 2 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --seed 9
 
+# Energy: 76 % of 10.2 kW while a rank computes, of two nodes, and all of it.
+expect 0 "$mw" sim "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --tokens 1T --json
+json "abs(o['job']['energy_J'] / (2 * 10200 * o['job']['time_s']) - 1) < 1e-12"
+json "abs(o['job']['least_energy_J'] / (2 * 0.76 * 10200 * (o['job']['productive_s'] + o['job']['repeated_s']) * sum(v for k, v in o['breakdown'].items() if k in 'F B W recompute optimizer'.split()) / o['step_time_s']) - 1) < 1e-9"
+json "0.3 < o['job']['least_energy_J'] / o['job']['energy_J'] < 0.76"
+
 # A checkpoint: weights of 2 bytes, main copy and moments.
 checkpoint() { # OPTIMIZER BYTES-A-PARAMETER
     sed "s/^  global_batch: [0-9]*/&\n  optimizer: $1/" "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" >optimizer.yaml

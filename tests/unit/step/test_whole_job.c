@@ -137,6 +137,24 @@ static void spares(void **state)
     assert_int_equal(j.spares, 15);
 }
 
+/* 2048 nodes of 7.752 kW, 60 % of a million seconds, without failures. */
+static void least_energy(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job j;
+
+    s.node_failures_per_day = 0;
+    mw_job_predict(&s, &j);
+    mw_assert_near(mw_job_least_energy_J(&s, &j, 7752, 0.6),
+                   2048 * 7752e6 * 0.6, 1e-12, 0);
+    s.node_failures_per_day = 3.79e-3;
+    mw_job_predict(&s, &j);
+    assert_true(j.lost_s > 0);
+    mw_assert_near(mw_job_least_energy_J(&s, &j, 1, 1),
+                   2048 * (j.wall_s - j.saving_s - j.restart_s), 1e-9, 0);
+}
+
 static void hopeless(void **state)
 {
     (void)state;
@@ -157,6 +175,7 @@ int main(void)
         cmocka_unit_test(simulation_meets_the_formula),
         cmocka_unit_test(without_failures),
         cmocka_unit_test(spares),
+        cmocka_unit_test(least_energy),
         cmocka_unit_test(hopeless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
