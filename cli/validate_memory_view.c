@@ -64,6 +64,22 @@ static void add_group(struct mw_table *t, const struct mw_memory_group *g,
     cell_percent(t, g->bias);
 }
 
+/* What each kind of figure that was compared means. */
+static void print_kinds(const struct mw_validate *v)
+{
+    for (int kind = 0; kind < MW_MEMORY_KIND_COUNT; kind++) {
+        bool is_there = false;
+
+        for (size_t i = 0; i < v->memory.n; i++) {
+            is_there = is_there || (int)v->memory.v[i].kind == kind;
+        }
+        if (is_there) {
+            printf("%s: %s\n", mw_memory_kind_name((enum mw_memory_kind)kind),
+                   mw_memory_kind_text((enum mw_memory_kind)kind));
+        }
+    }
+}
+
 void mw_validate_memory_print(const struct mw_validate *v)
 {
     static const char *const names[] = {"memory of", "kind", "figures", "MAPE",
@@ -81,6 +97,7 @@ void mw_validate_memory_print(const struct mw_validate *v)
         add_group(t, &v->memory_overall, "all");
         printf("\n");
         mw_table_print(t, stdout);
+        print_kinds(v);
     }
     mw_table_free(t);
     printf("\nPredicted to fit: %" PRIu64 " of %" PRIu64 " that ran; not to "
@@ -113,6 +130,8 @@ json_t *mw_validate_memory_json(const struct mw_validate *v)
         mw_json_set_str(group, "name", v->memory.v[i].name);
         mw_json_set_str(group, "kind",
                         mw_memory_kind_name(v->memory.v[i].kind));
+        mw_json_set_str(group, "what",
+                        mw_memory_kind_text(v->memory.v[i].kind));
         json_array_append_new(groups, group);
     }
     mw_json_set(o, "groups", groups);

@@ -45,4 +45,19 @@ if command -v gnuplot >/dev/null; then
 else
     expect 4 "$mw" validate rows.csv --plot rows.svg
 fi
+
+# A figure of memory is of the kind that its file says, and kinds are explained.
+cat >memory.csv <<CSV
+$header,mem_gib_per_gpu,mem_def
+tensors,$gpt,64,2,$machine,2,2,2,1,1,full,bf16,1f1b,NeMo 24.12,3,9,allocated
+smi,$gpt,64,2,$machine,2,2,2,1,1,full,bf16,1f1b,NeMo 24.12,3,9,nvidia-smi
+rounded,$gpt,64,2,$machine,2,2,2,1,1,full,bf16,1f1b,NeMo 24.12,3,9,GB rounded up
+CSV
+expect 0 "$mw" validate memory.csv --json
+json "[r['memory'][0]['kind'] for r in o['per_row']] == ['allocated', 'device', 'device']"
+json "{g['kind']: g['what'] for g in o['memory']['groups']}['device'].endswith('nvidia-smi')"
+expect 0 "$mw" validate memory.csv
+grep -q '^allocated: tensors at the high-water mark' stdout.txt ||
+    fail "kinds of memory are not explained"
+grep -q '^reserved:' stdout.txt && fail "a kind that no row has is explained"
 finish

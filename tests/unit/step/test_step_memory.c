@@ -496,6 +496,37 @@ static void test_context_and_shares_of_the_step(void **state)
     }
 }
 
+/* As shipped, of n parameters at one rank: DeepSpeed without ZeRO makes 8 bytes
+ * of copies a parameter at the optimizer's step where ZeRO-1 makes 6, InternEvo
+ * 18, with FSDP 12 (docs/step.md). */
+static void test_copies_of_shipped_stacks(void **state)
+{
+    static const struct {
+        const char *stack;
+        double bytes;
+    } rows[] = {{"megatron-deepspeed", 6},
+                {"megatron-deepspeed-zero0", 8},
+                {"internevo", 18},
+                {"internevo-fsdp", 12}};
+    struct bench b = *(struct bench *)*state;
+    double n = (double)mw_model_param_count(&b.scenario.model);
+    struct mw_layout l;
+
+    mw_layout_default(&l);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(mw_cost_ctx_set_stack(&b.ctx, rows[i].stack, NULL),
+                         MW_OK);
+        struct mw_step_result with = memory_of(&b, &l);
+        b.ctx.stack.memory.reserve_shard_bytes = 0;
+        struct mw_step_result without = memory_of(&b, &l);
+
+        mw_assert_near(with.reserved_bytes - without.reserved_bytes,
+                       rows[i].bytes * n, 1e-9, 0);
+        mw_step_result_release(&with);
+        mw_step_result_release(&without);
+    }
+}
+
 /* A vocabulary's gradient that has a segment of its own counts once in what is
  * reserved, also when its moment is the fullest. */
 static void test_gradient_of_embedding_counts_once(void **state)
@@ -538,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_reserved_where_there_is_room),
         cmocka_unit_test(test_sent_states_and_their_places),
         cmocka_unit_test(test_context_and_shares_of_the_step),
+        cmocka_unit_test(test_copies_of_shipped_stacks),
         cmocka_unit_test(test_gradient_of_embedding_counts_once),
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
