@@ -127,10 +127,9 @@ static int stage_of(const struct mw_case *c, const struct mw_step_result *r)
     if (mw_text_has(c->row->framework, "nanotron")) {
         return 0;
     }
-    double each = c->row->gpus / r->n_stages;
-    int stage = (int)(c->row->rank / each);
+    double stage = c->row->rank / (c->row->gpus / r->n_stages);
 
-    return isnan(c->row->rank) || stage >= r->n_stages ? -1 : stage;
+    return stage < r->n_stages ? (int)stage : -1; /* NaN: of any rank */
 }
 
 void mw_case_memory(const struct mw_case *c, const struct mw_step_result *r,
