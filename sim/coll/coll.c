@@ -242,6 +242,21 @@ int coll_domain_trays(const struct mw_coll_world *world)
     return trays > 1 && is_one ? trays : 1;
 }
 
+/* Ranks of groups that share their nodes take turns: with tp of 2 each replica
+ * of a tensor shard has every second GPU. That counts where messages go through
+ * the host: adjacent GPUs have one uplink, these have several. Elsewhere a
+ * group is searched as if its GPUs were adjacent, as nccl-tests has them. */
+static int stride_of(const struct mw_coll_world *world,
+                     const struct mw_coll_query *q, int trays)
+{
+    int gpus = world->system->gpus_per_node;
+    return world->shape.no_gdr && trays == 1 && q->nic_sharers > 1 &&
+                   q->ranks_per_node > 1 &&
+                   q->nic_sharers * q->ranks_per_node <= gpus
+               ? q->nic_sharers
+               : 1;
+}
+
 /* Trays of a node in NCCL's sense, and how many such nodes. */
 struct coll_place coll_place_of(const struct mw_coll_world *world,
                                 const struct mw_coll_query *q)
@@ -254,6 +269,7 @@ struct coll_place coll_place_of(const struct mw_coll_world *world,
     p.n_nodes = (q->n_nodes + trays - 1) / trays;
     p.trays = (q->n_nodes + p.n_nodes - 1) / p.n_nodes;
     p.own_nics = q->nic_sharers > 1;
+    p.stride = stride_of(world, q, p.trays);
     return p;
 }
 
@@ -265,13 +281,16 @@ static enum mw_status search(struct mw_coll_world *w,
     for (size_t i = 0; i < w->searched.n; i++) {
         struct coll_search *s = w->searched.v[i];
         if (s->ppn == p->ppn && s->trays == p->trays && s->multi == multi &&
-            s->own_nics == p->own_nics) {
+            s->stride == p->stride && s->own_nics == p->own_nics) {
             *out = s;
             return MW_OK;
         }
     }
     struct mw_str xml = {NULL, 0, 0};
-    mw_machine_xml(&w->shape, p->ppn, p->trays, p->own_nics, &xml);
+    mw_machine_xml(&w->shape,
+                   &(struct mw_machine_part){p->ppn, p->stride, p->trays,
+                                             p->own_nics != 0},
+                   &xml);
     struct mw_nccl_machine *m = NULL;
     enum mw_status st =
         mw_nccl_machine_parse(w->system->slug, xml.s, xml.n, &m, err);
@@ -288,6 +307,7 @@ static enum mw_status search(struct mw_coll_world *w,
     }
     s->ppn = p->ppn;
     s->trays = p->trays;
+    s->stride = p->stride;
     s->multi = multi;
     s->own_nics = p->own_nics;
     mw_array_push(&w->searched, s);

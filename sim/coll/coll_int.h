@@ -7,12 +7,13 @@
 #include "sim/coll/machine.h"
 
 /* Where a group lies: n_nodes nodes in NCCL's sense of `trays` trays of ppn
- * ranks. All ints, so that two can be compared bytewise. */
+ * ranks, `stride` GPUs apart. All ints, so that two can be compared bytewise.
+ */
 struct coll_place {
-    int n_nodes, trays, ppn, own_nics;
+    int n_nodes, trays, ppn, stride, own_nics;
 };
 struct coll_search {
-    int ppn, trays, own_nics;
+    int ppn, trays, stride, own_nics;
     bool multi;
     int n_nics; /* of the described machine, per tray */
     struct mw_nccl_graphs graphs;

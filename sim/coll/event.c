@@ -35,7 +35,8 @@ static int gpu_of(const struct maker *m, int node, int local)
 {
     int tray = local / m->place.ppn, gpu = local % m->place.ppn;
     int at = m->job->first_node + node * m->place.trays + tray;
-    return mw_topology_first_gpu(m->topo, at) + m->job->first_gpu + gpu;
+    return mw_topology_first_gpu(m->topo, at) + m->job->first_gpu +
+           gpu * m->place.stride;
 }
 
 /* NIC number within its tray of a NIC of the machine. */
@@ -173,7 +174,7 @@ static int rank_gpu(const struct maker *m, int rank)
 {
     int ppn = m->place.ppn;
     return mw_topology_first_gpu(m->topo, m->job->first_node + rank / ppn) +
-           m->job->first_gpu + rank % ppn;
+           m->job->first_gpu + rank % ppn * m->place.stride;
 }
 
 static int own_nic(const struct maker *m, int gpu)

@@ -131,10 +131,15 @@ enum mw_status mw_machine_describe(const struct mw_hwdb *db,
 
 struct writer {
     const struct mw_machine_shape *s;
-    int gpus, host, own_nics_only;
+    int gpus, stride, host, own_nics_only;
     int next_nic; /* device number over all trays */
     struct mw_str *out;
 };
+
+static bool is_chosen(const struct writer *w, int gpu)
+{
+    return gpu % w->stride == 0 && gpu / w->stride < w->gpus;
+}
 
 /* Domain = host, bus = 16 + index. */
 static void add_busid(struct writer *w, const char *key, int bus)
@@ -180,17 +185,18 @@ static void write_gpu(struct writer *w, int gpu)
     const struct mw_machine_shape *s = w->s;
     open_pci(w, gpu_bus(gpu), "0x030200");
     mw_str_addf(w->out, "<gpu dev=\"%d\" sm=\"%d\" rank=\"%d\" gdr=\"1\">\n",
-                w->host * s->n_gpus + gpu, s->sm, w->host * w->gpus + gpu);
+                w->host * s->n_gpus + gpu, s->sm,
+                w->host * w->gpus + gpu / w->stride);
     if (s->has_nvswitch) {
         mw_str_addf(w->out,
                     "<nvlink target=\"fffffff:ffff:ff\" count=\"%d\" "
                     "tclass=\"0x068000\"/>\n",
                     s->n_links);
     }
-    for (int p = 0; p < w->gpus && !s->has_nvswitch; p++) {
-        int count = p == gpu          ? 0
-                    : s->is_cube_mesh ? cube_links(gpu, p)
-                                      : s->mesh_links;
+    for (int p = 0; p < s->n_gpus && !s->has_nvswitch; p++) {
+        int count = p == gpu || !is_chosen(w, p) ? 0
+                    : s->is_cube_mesh            ? cube_links(gpu, p)
+                                                 : s->mesh_links;
         if (count > 0) {
             mw_str_add(w->out, "<nvlink ");
             add_busid(w, "target", gpu_bus(p));
@@ -220,13 +226,18 @@ static void write_nic(struct writer *w, int nic)
 static void write_switch(struct writer *w, int at)
 {
     const struct mw_machine_shape *s = w->s;
-    int first = at * s->gpus_per_switch;
-    if (first >= w->gpus && w->own_nics_only) {
+    int first = at * s->gpus_per_switch, n_chosen = 0;
+    for (int g = first; g < first + s->gpus_per_switch; g++) {
+        n_chosen += is_chosen(w, g);
+    }
+    if (n_chosen == 0 && w->own_nics_only) {
         return;
     }
     open_pci(w, 0x10 + at, "0x060400");
-    for (int g = first; g < first + s->gpus_per_switch && g < w->gpus; g++) {
-        write_gpu(w, g);
+    for (int g = first; g < first + s->gpus_per_switch; g++) {
+        if (is_chosen(w, g)) {
+            write_gpu(w, g);
+        }
     }
     int nics = s->nics_per_switch;
     int from = at * nics;
@@ -235,7 +246,7 @@ static void write_switch(struct writer *w, int at)
     }
     for (int k = 0; k < nics; k++) {
         /* A NIC of a pair belongs to the GPU of its number. */
-        bool is_own = k * s->gpus_per_switch / nics + first < w->gpus;
+        bool is_own = is_chosen(w, k * s->gpus_per_switch / nics + first);
         if (is_own || !w->own_nics_only) {
             write_nic(w, from + k);
         }
@@ -268,14 +279,14 @@ static void write_socket(struct writer *w, int c)
     } else {
         for (int g = share(s->n_gpus, c, m); g < share(s->n_gpus, c + 1, m);
              g++) {
-            if (g < w->gpus) {
+            if (is_chosen(w, g)) {
                 write_gpu(w, g);
             }
         }
         for (int k = share(s->n_nics, c, m); k < share(s->n_nics, c + 1, m);
              k++) {
             bool is_own =
-                k * s->n_gpus / (s->n_nics > 0 ? s->n_nics : 1) < w->gpus;
+                is_chosen(w, k * s->n_gpus / (s->n_nics > 0 ? s->n_nics : 1));
             if (is_own || !w->own_nics_only) {
                 write_nic(w, k);
             }
@@ -284,13 +295,16 @@ static void write_socket(struct writer *w, int c)
     mw_str_add(w->out, "</cpu>\n");
 }
 
-void mw_machine_xml(const struct mw_machine_shape *shape, int gpus, int n_trays,
-                    bool own_nics_only, struct mw_str *out)
+void mw_machine_xml(const struct mw_machine_shape *shape,
+                    const struct mw_machine_part *part, struct mw_str *out)
 {
-    struct writer w = {
-        .s = shape, .gpus = gpus, .own_nics_only = own_nics_only, .out = out};
+    struct writer w = {.s = shape,
+                       .gpus = part->gpus,
+                       .stride = part->stride > 0 ? part->stride : 1,
+                       .own_nics_only = part->own_nics_only,
+                       .out = out};
     mw_str_add(out, "<system version=\"1\">\n");
-    for (w.host = 0; w.host < n_trays; w.host++) {
+    for (w.host = 0; w.host < part->n_trays; w.host++) {
         for (int c = 0; c < shape->n_sockets; c++) {
             write_socket(&w, c);
         }

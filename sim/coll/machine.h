@@ -45,12 +45,16 @@ enum mw_status mw_machine_describe(const struct mw_hwdb *db,
                                    const struct mw_system *system,
                                    struct mw_machine_shape *out,
                                    struct mw_err *err);
-/*
- * The XML of `n_trays` nodes of one NVLink domain (1 for others) with the
- * first `gpus` GPUs of each. own_nics_only: NICs beside GPUs that are left out
- * belong to others and are left out as well.
- */
-void mw_machine_xml(const struct mw_machine_shape *shape, int gpus, int n_trays,
-                    bool own_nics_only, struct mw_str *out);
+/* Which of a node's GPUs: `gpus` of them, `stride` apart (0: 1), from the
+ * first, on each of `n_trays` nodes of one NVLink domain (1 for others).
+ * own_nics_only: NICs beside GPUs that are left out belong to others and are
+ * left out as well. */
+struct mw_machine_part {
+    int gpus, stride, n_trays;
+    bool own_nics_only;
+};
+/* The XML of these. */
+void mw_machine_xml(const struct mw_machine_shape *shape,
+                    const struct mw_machine_part *part, struct mw_str *out);
 
 #endif

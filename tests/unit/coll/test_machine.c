@@ -53,7 +53,8 @@ static void from_database(const char *slug, bool multi,
     struct mw_nccl_machine *m = NULL;
     assert_int_equal(mw_hwdb_system(db, slug, &sys, &err), MW_OK);
     assert_int_equal(mw_machine_describe(db, sys, &shape, &err), MW_OK);
-    mw_machine_xml(&shape, shape.n_gpus, 1, false, &xml);
+    mw_machine_xml(&shape, &(struct mw_machine_part){shape.n_gpus, 1, 1, false},
+                   &xml);
     if (mw_nccl_machine_parse(slug, xml.s, xml.n, &m, &err) != MW_OK) {
         fail_msg("%s", err.text);
     }
@@ -145,6 +146,56 @@ static void messages_through_the_host_cross_uplinks_twice(void **state)
     assert_true(one.busbw_Bps < 0.65 * alone_Bps);
     assert_true(4 * one.busbw_Bps < uplinks_Bps);
     mw_coll_world_free(w);
+}
+
+/* Groups that share their nodes take turns: both of two that have two GPUs on
+ * each node have one beside each uplink, and together they get out of a node
+ * what four groups of one GPU get (all-gather: (n - 1) / n of the buffer). */
+static void groups_take_turns(void **state)
+{
+    (void)state;
+    const double bytes = 1e9;
+    struct mw_err err = {.status = MW_OK};
+    struct mw_coll_world *w = NULL;
+    struct mw_coll_answer one, two;
+    struct mw_coll_query q = {.op = MW_ALL_GATHER,
+                              .bytes = bytes,
+                              .n_nodes = 16,
+                              .ranks_per_node = 1,
+                              .nic_sharers = 4};
+
+    assert_int_equal(mw_coll_world_new(db, "jean-zay-v100", NULL, &w, &err),
+                     MW_OK);
+    assert_int_equal(mw_coll_predict(w, MW_COLL_NCCL, &q, &one, &err), MW_OK);
+    q.bytes = 2 * bytes;
+    q.ranks_per_node = q.nic_sharers = 2;
+    assert_int_equal(mw_coll_predict(w, MW_COLL_NCCL, &q, &two, &err), MW_OK);
+    mw_assert_near(two.time_s / one.time_s, 31.0 / 32 / (15.0 / 16), 0.01, 0);
+    mw_coll_world_free(w);
+}
+
+/* Every second GPU of a DGX A100, each with its own NICs: devices 0, 2, 4, 6,
+ * NICs 0, 2, 4, 6 of the pairs that a switch has. */
+static void part_of_a_machine(void **state)
+{
+    (void)state;
+    struct mw_err err = {.status = MW_OK};
+    const struct mw_system *sys = NULL;
+    struct mw_machine_shape shape;
+    struct mw_str xml = {NULL, 0, 0};
+    assert_int_equal(mw_hwdb_system(db, "dgx-a100", &sys, &err), MW_OK);
+    assert_int_equal(mw_machine_describe(db, sys, &shape, &err), MW_OK);
+    mw_machine_xml(&shape, &(struct mw_machine_part){4, 2, 1, true}, &xml);
+    for (int i = 0; i < 8; i++) {
+        char gpu[32], nic[32];
+        snprintf(gpu, sizeof gpu, "<gpu dev=\"%d\"", i);
+        snprintf(nic, sizeof nic, "name=\"nic%d\"", i);
+        assert_int_equal(strstr(xml.s, gpu) != NULL, i % 2 == 0);
+        assert_int_equal(strstr(xml.s, nic) != NULL, i % 2 == 0);
+    }
+    assert_non_null(strstr(xml.s, "rank=\"3\""));
+    assert_null(strstr(xml.s, "rank=\"4\""));
+    mw_str_release(&xml);
 }
 
 static void wrong_groups_are_refused(void **state)
@@ -251,6 +302,8 @@ int main(void)
         cmocka_unit_test(graphs_equal_those_of_the_descriptions),
         cmocka_unit_test(racks_are_nodes),
         cmocka_unit_test(messages_through_the_host_cross_uplinks_twice),
+        cmocka_unit_test(groups_take_turns),
+        cmocka_unit_test(part_of_a_machine),
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(bad_descriptions_are_refused),
         cmocka_unit_test(environment_lists_are_read),
