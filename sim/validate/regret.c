@@ -25,6 +25,16 @@ typedef const struct mw_validate_row *row_ptr;
 static const double DIFFERS = 1.03;
 enum { LAYOUTS_MIN = 3 };
 
+/* Rows of one architecture together, then by layout: repeats stand in a row. */
+static int compare_series(const void *a, const void *b)
+{
+    row_ptr x = *(const row_ptr *)a, y = *(const row_ptr *)b;
+    int order = strcmp(x->series, y->series);
+
+    order = order != 0 ? order : strcmp(x->layout, y->layout);
+    return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
+}
+
 /* Jobs in the order of files and lines, rows of one job together, then by
  * layout, the fastest of each first. */
 static int compare(const void *a, const void *b)
@@ -76,7 +86,8 @@ static void one_job(row_ptr *rows, size_t n, struct mw_validate_regret *out)
 
 static bool is_same(row_ptr a, row_ptr b)
 {
-    return strcmp(a->job, b->job) == 0 && strcmp(a->layout, b->layout) == 0;
+    return strcmp(a->series, b->series) == 0 &&
+           strcmp(a->layout, b->layout) == 0;
 }
 
 static size_t end_of_layout(const row_ptr *rows, size_t n, size_t i)
@@ -117,7 +128,8 @@ static int count_pair(row_ptr a, row_ptr b, struct mw_validate_regret *out)
 }
 
 /* All pairs of rows of [i, i_end) and [j, j_end), each range one layout of one
- * job: whoever predicts them by their layouts has one order for all of them. */
+ * architecture and job: whoever predicts them by their layouts has one order
+ * for all of them. */
 static void count_block(const row_ptr *rows, const size_t i[2],
                         const size_t j[2], struct mw_validate_regret *out)
 {
@@ -136,7 +148,7 @@ static void count_block(const row_ptr *rows, const size_t i[2],
                                                  : (double)votes[1];
 }
 
-/* rows in order of job and layout */
+/* rows in order of series and layout */
 static void count_pairs(const row_ptr *rows, size_t n,
                         struct mw_validate_regret *out)
 {
@@ -161,8 +173,9 @@ void mw_validate_regret(const struct mw_validate *v,
             rows[n++] = &v->rows.v[i];
         }
     }
-    qsort(rows, n, sizeof *rows, compare);
+    qsort(rows, n, sizeof *rows, compare_series);
     count_pairs(rows, n, out);
+    qsort(rows, n, sizeof *rows, compare);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && strcmp(rows[i]->job, rows[end]->job) == 0;
              end++) {

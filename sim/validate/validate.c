@@ -350,7 +350,8 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         out->micro_batch =
             mw_case_is_composed(&all[i]) ? 0 : c->layout.micro_batch;
         out->series = mw_arena_printf(
-            &v->arena, "%s|%d %d %d %d %d %d %d|%s|%s", out->job, c->layout.tp,
+            &v->arena, "%s|%d %d|%d %d %d %d %d %d %d|%s|%s", out->job,
+            c->scenario.model.hidden, c->scenario.model.n_heads, c->layout.tp,
             c->layout.sp, c->layout.cp, c->layout.pp, c->layout.vpp,
             c->layout.dp, c->layout.zero, c->row->recompute, c->row->schedule);
         out->family = mw_arena_printf(

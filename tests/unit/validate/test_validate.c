@@ -30,15 +30,17 @@ static int teardown(void **state)
 
 #define MEASURED(l, j, la, m, p)                                               \
     {                                                                          \
-        .file = "f", .line = (l), .job = (j), .layout = (la), .peers = "",     \
-        .tokens_per_gpu = 1000, .measured_s = (m), .predicted_s = (p)          \
+        .file = "f", .line = (l), .job = (j), .series = (j), .layout = (la),   \
+        .peers = "", .tokens_per_gpu = 1000, .measured_s = (m),                \
+        .predicted_s = (p)                                                     \
     }
 
 /* Job a: layouts x (measured 12 and 10), y 20, z 11; predicted x 15, y 9, z 14:
  * y is picked, which takes twice the best. Job b has two layouts only. Pairs
  * that differ by more than 3 %: all but x 10 with b's x 10.2, so 14 of 15. At
  * most 12.5 can be right: a's two x differ (0.5 of 1), and z lies between them
- * (1 of 2). b's y scatters and takes part in 5 pairs. */
+ * (1 of 2). b's y scatters and takes part in 5 pairs. Were the two x of two
+ * architectures, all could be right. */
 static void test_regret_by_hand(void **state)
 {
     struct mw_validate v = {0};
@@ -75,6 +77,12 @@ static void test_regret_by_hand(void **state)
     mw_assert_near(r.pairs_possible, 12.5, 1e-12, 0);
     assert_int_equal(r.n_quiet, 9);
     mw_assert_near(r.quiet_right, quiet, 1e-12, 0);
+    mw_validate_regret_release(&r);
+    v.rows.v[0].series = "a of other heads";
+    mw_validate_regret(&v, &r);
+    mw_assert_near(r.pairs_right, right, 1e-12, 0);
+    mw_assert_near(r.pairs_possible, 14, 1e-12, 0);
+    assert_int_equal(r.jobs.v[0].n_layouts, 3);
     mw_validate_regret_release(&r);
     mw_array_release(&v.rows);
 }
