@@ -7,6 +7,11 @@
  * benchmark clock (0.97 in FP4, whose benchmarks reach half of the peak and
  * leave the power limit alone), eager PyTorch issues an operator of ours (two
  * to three kernels) in about 25 us, ranks differ by half a per cent.
+ * FlashAttention 3 reaches 616 TFLOP/s forward and 561 backward on an H100
+ * whose products reach 794 (Shah et al., arXiv:2407.08608, figures 5 and 6; 16k
+ * tokens, heads of 128). What DeepSpeed's engine leaves between two operators
+ * is anything from a gap of the device to the time that the host takes to issue
+ * one.
  */
 #include "hwdb/fit/fit_step.h"
 
@@ -41,7 +46,7 @@ const struct mw_fit_param mw_fit_params[] = {
     {"host_moe_s.megatron-core", 6e-3, 1e-4, 0.05, 0.5},
     {"op_gap_s", 2e-6, 1e-7, 3e-5, 0.7},
     {"op_gap_s.megatron-2021", 5e-6, 1e-7, 5e-5, 0.7},
-    {"op_gap_s.megatron-deepspeed", 5e-6, 1e-7, 5e-5, 0.7},
+    {"op_gap_s.megatron-deepspeed", 2e-5, 1e-7, 2e-4, 1.2},
     {"op_gap_s.torch-fsdp", 5e-6, 1e-7, 5e-5, 0.7},
     {"op_gap_s.nanotron", 5e-6, 1e-7, 5e-5, 0.7},
     {"op_gap_s.zero-bubble", 5e-6, 1e-7, 5e-5, 0.7},
@@ -64,6 +69,7 @@ const struct mw_fit_param mw_fit_params[] = {
     {"gemm_layout_factor.b", 1, 0.7, 1.4, 0.1},
     {"gemm_layout_factor.w", 1, 0.7, 1.4, 0.1},
     {"gemm_unaligned_share", 0.5, 0.1, 1, 0.4},
+    {"head_unaligned_share", 0.25, 0.02, 1, 0.7},
     {"quantise_bytes.fp8", 5, 1, 20, 0.4},
     {"quantise_bytes.fp8-mx", 8, 1, 40, 0.5},
     {"fp8_row_share", 0.7, 0.2, 1, 0.3},
@@ -107,8 +113,8 @@ const struct mw_fit_param mw_fit_params[] = {
     {"elementwise_efficiency.megatron-core-lm", 0.7, 0.2, 1.15, 0.3},
     {"attention_share.nanotron", 0.9, 0.3, 1, 0.2},
     {"exposed_tp_back.nanotron", 0.4, 0.05, 1, 0.5},
-    {"attention_share.deepspeed", 1, 0.3, 2.5, 0.3},
-    {"attention_back_share.deepspeed", 1, 0.3, 2.5, 0.3},
+    {"attention_share.deepspeed", 1.11, 0.3, 2.5, 0.3},
+    {"attention_back_share.deepspeed", 1.15, 0.3, 2.5, 0.3},
     {"attention_back_share.torch-fsdp", 0.8, 0.1, 1, 0.4},
     {"attention_back_share.torchtitan", 0.9, 0.2, 1, 0.2},
     {"attention_back_share.nanotron", 0.9, 0.3, 1, 0.2},

@@ -140,6 +140,8 @@ struct mw_stack {
                            at the stream rate */
     double step_param_bytes; /* traffic per parameter of a step beside the
                                 optimizer's: norm, unscaling, copies, zeroing */
+    double host_pass_bytes;  /* traffic per parameter whose optimizer is on the
+                                host, in its memory, beside the optimizer's */
     double overlap_reduce;   /* part of the gradient reduction that backward
                                 work of the last micro-batch can hide */
     double overlap_gather;   /* of the parameter gather, behind forward work */
@@ -211,8 +213,9 @@ struct mw_cost_ctx {
      * and the depth at which half the rate is reached. 0 on a CPU. */
     double gemm_tile_m, gemm_tile_n, gemm_k_half;
     /* Rate of a product whose rows do not begin at multiples of 16 bytes,
-     * over that of others; 1 on a CPU. */
-    double gemm_unaligned;
+     * over that of others; the same of single heads' products, which begin
+     * anywhere as well; 1 on a CPU. */
+    double gemm_unaligned, head_unaligned;
     double flash_efficiency[2]; /* fused attention / GEMM rate: F, B and W */
     double flash_back_of_arch;  /* the latter over that of any architecture */
     /* Clock under the load of training over that of a short benchmark, by

@@ -63,7 +63,9 @@ static double gemm_shape_factor(const struct mw_cost_ctx *ctx,
  * whose length is no multiple of that (an unpadded vocabulary of 50257) take
  * kernels with narrower loads (NVIDIA, "Matrix Multiplication Background
  * User's Guide", section 3.1). Row lengths: n and k; of a weight gradient,
- * whose operands are transposed, m and n.
+ * whose operands are transposed, m and n. Products of attention, one a head,
+ * have whole operands off that grid (heads of 108 elements: only every second
+ * begins at a multiple of 16 bytes), which is a share of its own.
  */
 static bool is_aligned(const struct mw_op *op)
 {
@@ -79,9 +81,10 @@ static double product_share(const struct mw_cost_ctx *ctx,
 {
     bool is_row = op->kind == MW_OP_GEMM && op->dtype == MW_FP8 &&
                   op->scaling == MW_SCALE_ROW;
+    bool is_of_heads = op->batch > 1 && !op->is_routed;
+    double unaligned = is_of_heads ? ctx->head_unaligned : ctx->gemm_unaligned;
 
-    return (is_aligned(op) ? 1 : ctx->gemm_unaligned) *
-           (is_row ? ctx->fp8_row_share : 1);
+    return (is_aligned(op) ? 1 : unaligned) * (is_row ? ctx->fp8_row_share : 1);
 }
 
 struct rate {

@@ -181,6 +181,11 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
             return status;
         }
     }
+    /* Nothing where no row of this stack says otherwise. */
+    if (read_figure(db, "host_pass_bytes", name, &s.host_pass_bytes, NULL) !=
+        MW_OK) {
+        s.host_pass_bytes = 0;
+    }
     /* Rows give what is left over; zero is no value of a row. */
     s.elementwise = 1 / s.elementwise;
     for (size_t i = 0; i < n_figures; i++) {

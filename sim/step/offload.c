@@ -139,7 +139,8 @@ double mw_offload_optimizer_s(const struct mw_step_price *p, double n)
     if (l->zero < 2) {
         down_s = on_host * p->grad_bytes / p->ctx->host_link_Bps;
     }
-    update_s = on_host * p->update_bytes / p->ctx->host_adam_Bps;
+    update_s = on_host * (p->update_bytes + p->ctx->stack.host_pass_bytes) /
+               p->ctx->host_adam_Bps;
     up_s = on_host * (1 - l->offload_weights) * p->weight_bytes /
            p->ctx->host_link_Bps;
     drives_s = optimizer_nvme_s(p, on_host);

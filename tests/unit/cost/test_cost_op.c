@@ -29,6 +29,7 @@ static struct mw_cost_ctx ctx_of(const struct mw_gpu *gpu)
     struct mw_cost_ctx ctx = {.gpu = gpu,
                               .insitu_factor = 1,
                               .gemm_unaligned = 1,
+                              .head_unaligned = 1,
                               .fp8_row_share = 1,
                               .flash_efficiency = {0.5, 0.25},
                               .stack = {.elementwise = 1,
@@ -95,6 +96,7 @@ static void test_alignment_and_scaling(void **state)
 
     (void)state;
     ctx.gemm_unaligned = 0.5;
+    ctx.head_unaligned = 0.25;
     ctx.fp8_row_share = 0.8;
     b.pass = MW_PASS_B;
     w.pass = MW_PASS_W;
@@ -104,6 +106,16 @@ static void test_alignment_and_scaling(void **state)
     mw_assert_near(mw_cost_op(&ctx, &w, NULL).time_s, odd_s, 1e-12, 0);
     w.pass = MW_PASS_F; /* many rows, all of 4096 */
     mw_assert_near(mw_cost_op(&ctx, &w, NULL).time_s, odd_s / 2, 1e-12, 0);
+    /* products of 8 heads of 108 elements: a quarter; of 104: whole */
+    struct mw_op odd_heads = gemm(4096, 4096, 108), heads = odd_heads;
+    odd_heads.batch = heads.batch = 8;
+    heads.k = 104;
+    odd_heads.flops *= 8;
+    heads.flops *= 8 * 104.0 / 108;
+    mw_assert_near(mw_cost_op(&ctx, &odd_heads, NULL).time_s,
+                   odd_heads.flops / 20e12, 1e-12, 0);
+    mw_assert_near(mw_cost_op(&ctx, &heads, NULL).time_s, heads.flops / 80e12,
+                   1e-12, 0);
     double good_s = mw_cost_op(&ctx, &good, NULL).time_s;
     mw_assert_near(good_s, good.flops / 80e12, 1e-12, 0);
     good.dtype = MW_FP8; /* 16 elements to 16 bytes: 50256 = 16 x 3141 */

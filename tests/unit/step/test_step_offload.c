@@ -114,6 +114,14 @@ static void test_optimizer(void **state)
                        host.breakdown_s[MW_SPAN_OPTIMIZER],
                    update_s, 1e-6, 0);
     assert_true(update_s > 4 * n / w.ctx.host_link_Bps);
+    /* a stack's own passes over the host's memory */
+    w.ctx.stack.host_pass_bytes = 16;
+    mw_step_result_release(&host);
+    host = run(&w, &off);
+    mw_assert_near(host.breakdown_s[MW_SPAN_OFFLOAD] +
+                       host.breakdown_s[MW_SPAN_OPTIMIZER],
+                   n * 46 / w.ctx.host_adam_Bps, 1e-6, 0);
+    w.ctx.stack.host_pass_bytes = 0;
     assert_true(on.breakdown_s[MW_SPAN_OFFLOAD] == 0);
     mw_assert_near(host.memory->optimizer_bytes, 0, 0, 0);
     mw_assert_near(host.memory->host_bytes, (12 + 4) * n, 1e-12, 0);
