@@ -527,6 +527,26 @@ enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer);
 enum mw_status mw_units_gather(struct mw_exec *ex);
 /* After the last pass, below ZeRO-2: gradients over the groups. */
 enum mw_status mw_units_reduce(struct mw_exec *ex);
+/* A piece of a unit: elements of it, or of each rank's share of it, and the
+ * part of its bytes that is recorded. */
+struct mw_piece {
+    size_t first, n;
+    double part;
+};
+/* At buf, where the shares of the piece are consecutive: all-gather or
+ * reduce-scatter over the unit's group; at g, the own share over the ranks that
+ * have the same one; in the unit, an all-reduce. */
+enum mw_status mw_unit_collective(struct mw_exec *ex, const char *name,
+                                  const struct mw_unit *u, bool is_gather,
+                                  const struct mw_piece *piece, void *buf);
+enum mw_status mw_unit_add_copies(struct mw_exec *ex, const struct mw_unit *u,
+                                  const struct mw_piece *piece, float *g);
+enum mw_status mw_unit_all_reduce(struct mw_exec *ex, const char *name,
+                                  const struct mw_unit *u,
+                                  const struct mw_piece *piece);
+/* grad_buckets.c: a unit's gradients, or weights, in the layout's buckets. */
+enum mw_status mw_unit_reduce(struct mw_exec *ex, const struct mw_unit *u);
+enum mw_status mw_unit_gather(struct mw_exec *ex, const struct mw_unit *u);
 
 /* Tokens and labels of one micro-batch of this replica and step. */
 void mw_batch_fill(const struct mw_exec *ex, int microbatch, int32_t *token,

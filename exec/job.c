@@ -114,10 +114,6 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
-    if (l->bucket_size > 0) {
-        return lacks(err, "layout", "bucket_size", "buckets of gradients",
-                     "plan without bucket_size");
-    }
     if (l->overlap_off != 0) {
         return lacks(err, "layout", "overlap_off", "switches of overlap",
                      "plan without overlap_off");

@@ -94,9 +94,9 @@ size_t mw_units_largest(const struct mw_exec *ex)
 }
 
 /* ---- traffic ------------------------------------------------------------ */
-static enum mw_status unit_collective(struct mw_exec *ex, const char *name,
-                                      const struct mw_unit *u, bool is_gather,
-                                      void *buf)
+enum mw_status mw_unit_collective(struct mw_exec *ex, const char *name,
+                                  const struct mw_unit *u, bool is_gather,
+                                  const struct mw_piece *piece, void *buf)
 {
     struct mw_comm *group = mw_unit_group(ex, u);
     enum mw_elem elem = is_gather ? ex->elem : MW_ELEM_F32;
@@ -106,26 +106,30 @@ static enum mw_status unit_collective(struct mw_exec *ex, const char *name,
         .name = name,
         .microbatch = ex->rec->label.microbatch,
         .stage = ex->rec->label.stage,
-        .bytes = (double)u->n_used * (double)mw_elem_bytes(elem),
+        .bytes = piece->part * (double)u->n_used * (double)mw_elem_bytes(elem),
         .dim = MW_DIM_DP,
         .is_expert = u->is_expert,
         .coll = is_gather ? MW_ALL_GATHER : MW_REDUCE_SCATTER};
-    size_t n = u->n / ranks_of(ex, u);
     if (group->size == 1) {
         return MW_OK;
     }
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
     enum mw_status st =
-        is_gather ? group->ops->all_gather(group, buf, n, elem, ex->err)
-                  : group->ops->reduce_scatter(group, buf, n, elem, ex->err);
+        is_gather
+            ? group->ops->all_gather(group, buf, piece->n, elem, ex->err)
+            : group->ops->reduce_scatter(group, buf, piece->n, elem, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
 
-/* The own share of a summed unit, at g, over the ranks that have the same one.
- */
-static enum mw_status add_copies(struct mw_exec *ex, const struct mw_unit *u,
-                                 float *g)
+/* All of a unit. */
+static struct mw_piece whole(const struct mw_exec *ex, const struct mw_unit *u)
+{
+    return (struct mw_piece){0, u->n / ranks_of(ex, u), 1};
+}
+
+enum mw_status mw_unit_add_copies(struct mw_exec *ex, const struct mw_unit *u,
+                                  const struct mw_piece *piece, float *g)
 {
     struct mw_comm *c = ex->copies;
     double ways = (double)ranks_of(ex, u);
@@ -134,8 +138,8 @@ static enum mw_status add_copies(struct mw_exec *ex, const struct mw_unit *u,
                                    .name = "copies' gradients",
                                    .microbatch = ex->rec->label.microbatch,
                                    .stage = ex->rec->label.stage,
-                                   .bytes =
-                                       (double)u->n_used * sizeof(float) / ways,
+                                   .bytes = piece->part * (double)u->n_used *
+                                            sizeof(float) / ways,
                                    .dim = MW_DIM_DP,
                                    .is_copy = true,
                                    .coll = MW_ALL_REDUCE};
@@ -143,8 +147,8 @@ static enum mw_status add_copies(struct mw_exec *ex, const struct mw_unit *u,
         return MW_OK;
     }
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st = c->ops->all_reduce(c, g, u->n / ranks_of(ex, u),
-                                           MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
+    enum mw_status st =
+        c->ops->all_reduce(c, g, piece->n, MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
@@ -163,12 +167,13 @@ size_t mw_unit_place(const struct mw_exec *ex, const struct mw_unit *u)
 
 static enum mw_status fetch_unit(struct mw_exec *ex, const struct mw_unit *u)
 {
-    size_t n = u->n / ranks_of(ex, u), place = mw_unit_place(ex, u);
+    const struct mw_piece all = whole(ex, u);
+    size_t place = mw_unit_place(ex, u);
     ex->dev->ops->copy(
         ex->dev, mw_dev_at(ex->dev, ex->unit_w, own_place(ex, u, place)),
-        mw_dev_at(ex->dev, ex->w, u->stored), n * ex->dev->elem_bytes);
-    return unit_collective(ex, "weights", u, true,
-                           mw_dev_at(ex->dev, ex->unit_w, place));
+        mw_dev_at(ex->dev, ex->w, u->stored), all.n * ex->dev->elem_bytes);
+    return mw_unit_collective(ex, "weights", u, true, &all,
+                              mw_dev_at(ex->dev, ex->unit_w, place));
 }
 
 enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer, enum mw_pass pass)
@@ -199,12 +204,12 @@ enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer)
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
         if (learns_in(u, layer)) {
+            const struct mw_piece all = whole(ex, u);
             float *own = ex->unit_g + own_place(ex, u, u->place);
-            MW_TRY(unit_collective(ex, "gradients", u, false,
-                                   ex->unit_g + u->place));
-            MW_TRY(add_copies(ex, u, own));
-            ex->dev->ops->accumulate(ex->dev, ex->g + u->stored, own,
-                                     u->n / ranks_of(ex, u));
+            MW_TRY(mw_unit_collective(ex, "gradients", u, false, &all,
+                                      ex->unit_g + u->place));
+            MW_TRY(mw_unit_add_copies(ex, u, &all, own));
+            ex->dev->ops->accumulate(ex->dev, ex->g + u->stored, own, all.n);
         }
     }
     return MW_OK;
@@ -215,15 +220,15 @@ enum mw_status mw_units_gather(struct mw_exec *ex)
     for (size_t i = 0; i < ex->shards.units.n; i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
         if (!u->is_frozen) {
-            MW_TRY(unit_collective(ex, "weights", u, true,
-                                   mw_dev_at(ex->dev, ex->w, u->offset)));
+            MW_TRY(mw_unit_gather(ex, u));
         }
     }
     return MW_OK;
 }
 
-static enum mw_status reduce_whole(struct mw_exec *ex, const struct mw_unit *u,
-                                   const char *name)
+enum mw_status mw_unit_all_reduce(struct mw_exec *ex, const char *name,
+                                  const struct mw_unit *u,
+                                  const struct mw_piece *piece)
 {
     struct mw_comm *group = mw_unit_group(ex, u);
     const struct mw_rec_event e = {.type = MW_REC_COLL,
@@ -231,7 +236,8 @@ static enum mw_status reduce_whole(struct mw_exec *ex, const struct mw_unit *u,
                                    .name = name,
                                    .microbatch = -1,
                                    .stage = -1,
-                                   .bytes = (double)u->n_used * sizeof(float),
+                                   .bytes = piece->part * (double)u->n_used *
+                                            sizeof(float),
                                    .dim = MW_DIM_DP,
                                    .is_expert = u->is_expert,
                                    .coll = MW_ALL_REDUCE};
@@ -239,8 +245,9 @@ static enum mw_status reduce_whole(struct mw_exec *ex, const struct mw_unit *u,
         return MW_OK;
     }
     int64_t begin_ns = mw_rec_comm_begin(ex->rec);
-    enum mw_status st = group->ops->all_reduce(
-        group, ex->g + u->offset, u->n, MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
+    enum mw_status st =
+        group->ops->all_reduce(group, ex->g + u->offset + piece->first,
+                               piece->n, MW_ELEM_F32, MW_REDUCE_SUM, ex->err);
     mw_rec_comm_end(ex->rec, begin_ns, &e);
     return st;
 }
@@ -249,16 +256,9 @@ enum mw_status mw_units_reduce(struct mw_exec *ex)
 {
     for (size_t i = 0; i < ex->shards.units.n; i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        const char *name = u->is_expert ? "expert gradients" : "gradients";
-        if (u->is_frozen) {
-            continue;
+        if (!u->is_frozen) {
+            MW_TRY(mw_unit_reduce(ex, u));
         }
-        if (!is_split(ex, 1)) {
-            MW_TRY(reduce_whole(ex, u, name));
-            continue;
-        }
-        MW_TRY(unit_collective(ex, name, u, false, ex->g + u->offset));
-        MW_TRY(add_copies(ex, u, ex->g + own_place(ex, u, u->offset)));
     }
     return MW_OK;
 }

@@ -22,6 +22,7 @@ struct matrix_case {
     enum matrix_model model;
     int tp, pp, vpp, dp, zero, micro_batch;
     int dp_shard;   /* 0: dp */
+    int bucket;     /* elements; 0: all at once */
     bool keeps_all; /* reshard: false */
     const char *schedule;
     int parts;            /* of a sequence; 0: what the schedule has */

@@ -116,6 +116,20 @@ static double position_bytes(const struct world *w, enum mw_dtype dtype)
                : 0.0;
 }
 
+/* Buckets with the second copy among what fills them; no model that ties its
+ * embedding has experts. */
+static void count_buckets(const struct world *w, struct mw_traffic *out)
+{
+    const struct mw_workload *work = &w->scenario.workload;
+    double size = w->plan.layout.bucket_size;
+    for (int op = 0; op < MW_COLL_OP_COUNT && size > 0; op++) {
+        double elem = mw_dtype_bytes(op == MW_ALL_GATHER ? work->dtype
+                                                         : work->grad_dtype);
+        out->count[MW_DIM_DP][op] =
+            ceil(out->bytes[MW_DIM_DP][op] / elem / size);
+    }
+}
+
 /* A second copy on the stage, which the ledger does not have. */
 static void add_copy(const struct world *w, struct mw_traffic *out)
 {
@@ -128,18 +142,20 @@ static void add_copy(const struct world *w, struct mw_traffic *out)
     bool is_new = l->zero < 2 || l->pp == 1;
     if (l->zero == 3 && is_new) {
         bytes[MW_ALL_GATHER] += (l->reshard ? 2.0 : 1.0) * n * weights;
-    } else if (l->zero < 3) {
-        bytes[MW_ALL_GATHER] += count[MW_ALL_GATHER] * weights;
+    } else if (l->zero < 3 && count[MW_ALL_GATHER] > 0.0) {
+        bytes[MW_ALL_GATHER] += weights;
     }
     if (is_new && work->lora_rank == 0) {
         int ways = mw_layout_shard_ways(l) * l->cp;
         bool is_added = count[MW_REDUCE_SCATTER] > 0.0 && l->dp_shard > 0;
         bytes[MW_REDUCE_SCATTER] +=
             count[MW_REDUCE_SCATTER] > 0.0 ? n * grads : 0.0;
-        bytes[MW_ALL_REDUCE] += is_added       ? n * grads / ways
-                                : l->zero == 0 ? count[MW_ALL_REDUCE] * grads
-                                               : 0.0;
+        bytes[MW_ALL_REDUCE] += is_added ? n * grads / ways
+                                : l->zero == 0 && count[MW_ALL_REDUCE] > 0.0
+                                    ? grads
+                                    : 0.0;
     }
+    count_buckets(w, out);
 }
 
 static void expect(const struct world *w, int stage, struct mw_traffic *out)

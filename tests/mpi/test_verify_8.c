@@ -84,6 +84,14 @@ static const char *const adapters[] = {
     "*moe tp2 sp dp4 ep4 zero2 lora4", "gpt pp4 dp2 zero1 dualpipe lora4",
     "moe tp2 sp dp4 ep2 zero1 lora4 offload100",
 };
+static const char *const buckets[] = {
+    "*gpt dp8 bucket5000", "gpt tp2 sp pp2 dp2 zero1 bucket3001 mb2",
+    "*llama dp8 zero1 bucket4096", "llama pp2 dp4 zero1 shard2 bucket2000",
+    "llama pp2 cp2 dp2 bucket7000 offload50", "llama dp8 zero1 bucket777",
+    "*moe tp2 sp dp4 ep2 zero1 bucket1500", "moe pp4 x2 dp2 ep2 zb-v bucket3000",
+    "gpt pp4 dp2 zero1 dualpipe bucket2500", "gpt tp2 dp4 zero1 lora4 bucket100",
+    "gpt dp8 zero1 bucket100000000", "gpt dp8 bucket30000",
+};
 /* clang-format on */
 
 struct list {
@@ -94,9 +102,9 @@ struct list {
     {                                                                          \
         (a), sizeof(a) / sizeof *(a)                                           \
     }
-static const struct list lists[] = {LIST(tensor_and_data), LIST(schedules),
-                                    LIST(context),         LIST(experts),
-                                    LIST(adapters),        LIST(tied)};
+static const struct list lists[] = {
+    LIST(tensor_and_data), LIST(schedules), LIST(context), LIST(experts),
+    LIST(adapters),        LIST(tied),      LIST(buckets)};
 enum { N_LISTS = sizeof lists / sizeof *lists };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -166,11 +174,17 @@ static void test_tied(void **state)
     verify_list(&lists[5]);
 }
 
+static void test_buckets(void **state)
+{
+    (void)state;
+    verify_list(&lists[6]);
+}
+
 /* ---- what the list has -----------------------------------------------------
  */
 struct counts {
     int plans, sampled, sp, ep, etp, lora, chunks, offload;
-    int shard, kept, first;
+    int shard, kept, first, bucket;
     int zero[4], recompute[3], cp_form[4], model[MATRIX_MODELS];
 };
 
@@ -186,6 +200,7 @@ static void count(const char *text, struct counts *n)
     n->chunks += c.vpp > 1;
     n->offload += c.offload_pct > 0;
     n->shard += c.dp_shard > 0;
+    n->bucket += c.bucket > 0;
     n->kept += c.keeps_all;
     n->first += c.recompute_layers > 0;
     n->zero[c.zero]++;
@@ -243,6 +258,7 @@ static void test_the_list_has_everything(void **state)
     at_least("chunks", n.chunks, 10);
     at_least("offload", n.offload, 3);
     at_least("dp_shard", n.shard, 5);
+    at_least("bucket_size", n.bucket, 10);
     at_least("reshard: false", n.kept, 3);
     at_least("recompute_layers", n.first, 4);
     all_of("zero", n.zero, 4, 5);
@@ -263,6 +279,7 @@ static void test_the_list_has_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_tensor_and_data),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_context),

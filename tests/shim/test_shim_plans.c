@@ -107,6 +107,7 @@ static void test_two_ranks_in_bfloat16(void **state)
         "gpt bf16 pp2",
         "llama bf16 pp2 zb-h1",
         "llama bf16 dp2 zero1",
+        "llama bf16 dp2 zero1 bucket3000",
         "llama bf16 dp2 zero2",
         "gpt bf16 tp2 sp",
         "llama bf16 tp2",
