@@ -348,6 +348,29 @@ static void test_default_is_a_size(void **state)
     end(&c);
 }
 
+/* Small buckets take their latency often, large ones leave much to wait for. */
+static void test_neither_small_nor_large(void **state)
+{
+    static const int sizes[] = {100000, 20000000, 2000000000};
+    double s[3];
+    struct case_of c;
+
+    (void)state;
+    begin(&c);
+    assert_int_equal(mw_cost_ctx_set_stack(&c.w.ctx, "megatron-core", NULL),
+                     MW_OK);
+    for (int i = 0; i < 3; i++) {
+        struct mw_step_result r;
+
+        c.l.bucket_size = sizes[i];
+        step_simulate(&r, &c.w.s, &c.l, &c.w.ctx, NULL);
+        s[i] = r.step_time_s;
+        mw_step_result_release(&r);
+    }
+    assert_true(s[0] > 1.02 * s[1] && s[2] > 1.002 * s[1]);
+    end(&c);
+}
+
 /* ---- ledger ---------------------------------------------------------------
  */
 /* Buckets are counted, their bytes are the same in any number, and their time
@@ -396,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_layer_by_layer),
         cmocka_unit_test(test_megatron),
         cmocka_unit_test(test_default_is_a_size),
+        cmocka_unit_test(test_neither_small_nor_large),
         cmocka_unit_test(test_ledger)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
