@@ -113,6 +113,9 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->recompute_layers > 0) {
         layout_count(page, "layers of a stage recomputed", l->recompute_layers);
     }
+    if (l->cuda_graph != MW_GRAPH_STACK) {
+        layout_row(page, "CUDA graphs", mw_cuda_graph_name(l->cuda_graph));
+    }
     if (l->bucket_size > 0) {
         layout_count(page, "gradients of a bucket", l->bucket_size);
     }

@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
      "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
      "grad_compression recompute_layers "
-     "recompute_modules overlap_off (names joined by +) bucket_size "
+     "recompute_modules overlap_off (names joined by +) bucket_size cuda_graph "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,

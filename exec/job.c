@@ -114,6 +114,10 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
+    if (l->cuda_graph != MW_GRAPH_STACK) {
+        return lacks(err, "layout", "cuda_graph", "CUDA graphs",
+                     "plan without cuda_graph");
+    }
     if (l->overlap_off != 0) {
         return lacks(err, "layout", "overlap_off", "switches of overlap",
                      "plan without overlap_off");

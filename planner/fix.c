@@ -20,6 +20,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .recompute_modules = -1,
                                     .overlap_off = -1,
                                     .bucket_size = -1,
+                                    .cuda_graph = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -211,6 +212,10 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return fix_word(key, mw_grad_compression_enums, value,
                         &opts->grad_compression, err);
     }
+    if (strcmp(key, "cuda_graph") == 0) {
+        return fix_word(key, mw_cuda_graph_enums, value, &opts->cuda_graph,
+                        err);
+    }
     if (strcmp(key, "overlap_off") == 0) {
         return fix_words(key, mw_overlap_enums, value, &opts->overlap_off, err);
     }
@@ -265,6 +270,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
-        "recompute_modules, overlap_off, bucket_size",
+        "recompute_modules, overlap_off, bucket_size, "
+        "cuda_graph",
         key);
 }

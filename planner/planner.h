@@ -67,6 +67,7 @@ struct mw_search_opts {
     int cp_form, dp_shard, reshard, recompute_layers, recompute_modules;
     int overlap_off;       /* -1: not fixed */
     int bucket_size;       /* -1: not fixed */
+    int cuda_graph;        /* -1: not fixed */
     int cp_inner;          /* 0: not fixed */
     int grad_compression;  /* -1: not fixed */
     int dtype, grad_dtype; /* as in mw_layout, -1: not fixed */

@@ -167,7 +167,7 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->recompute_layers == b->recompute_layers &&
            a->recompute_modules == b->recompute_modules &&
            a->overlap_off == b->overlap_off &&
-           a->bucket_size == b->bucket_size &&
+           a->bucket_size == b->bucket_size && a->cuda_graph == b->cuda_graph &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
            a->dp_shard == b->dp_shard && a->reshard == b->reshard &&

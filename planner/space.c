@@ -273,6 +273,16 @@ static void find_buckets(struct mw_space *s)
             : (struct mw_int_list){sizes, 1};
 }
 
+/* Graphs cost memory that is not priced, so wider ones would always win: they
+ * are enumerated where they are listed. */
+static void find_graphs(struct mw_space *s)
+{
+    static const int64_t of_stack[] = {MW_GRAPH_STACK};
+    const struct mw_int_list *listed = &s->scenario->limits.cuda_graph;
+
+    s->graphs = listed->n > 0 ? *listed : (struct mw_int_list){of_stack, 1};
+}
+
 static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -294,6 +304,7 @@ static void find_rare(struct mw_space *s)
     find_precision(s);
     find_compressions(s);
     find_buckets(s);
+    find_graphs(s);
     find_modules(s);
 }
 
@@ -429,8 +440,9 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
     const struct mw_limits *l = &scenario->limits;
 
     space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
-                           l->bucket_size.n + l->offload_optimizer.n +
-                           l->offload_weights.n + l->offload_activations.n >
+                           l->bucket_size.n + l->cuda_graph.n +
+                           l->offload_optimizer.n + l->offload_weights.n +
+                           l->offload_activations.n >
                        0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);

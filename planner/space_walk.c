@@ -48,6 +48,7 @@ static bool allows_rare(const struct mw_space *s, const struct mw_layout *l)
     return list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
            list_allows(&limits->grad_dtype, (int)mw_work_grad_dtype(l, w)) &&
            list_allows(&limits->grad_compression, (int)l->grad_compression) &&
+           list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
            (!has_buckets(l) ||
             list_allows(&limits->bucket_size, l->bucket_size)) &&
            parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
@@ -120,12 +121,14 @@ static void drop(struct walk *w, const char *rule, const struct mw_layout *l,
 static void one_leaf(struct walk *w, const struct mw_layout *layout)
 {
     const struct mw_rule *broken = mw_rule_broken(w->s->rules, layout);
+    const struct mw_workload *work = &w->s->scenario->workload;
     const char *rule = NULL;
 
     /* The rest of its rules was checked further up, with ZeRO-0. */
-    if ((layout->dp_shard > 0 || layout->cp_inner > 1 ||
-         layout->recompute_layers > 0 || layout->recompute_modules != 0 ||
-         !layout->reshard || layout->bucket_size > 0 ||
+    if ((work->optimizer.kind != MW_OPTIMIZER_ADAMW || layout->dp_shard > 0 ||
+         layout->cp_inner > 1 || layout->recompute_layers > 0 ||
+         layout->recompute_modules != 0 || !layout->reshard ||
+         layout->bucket_size > 0 ||
          layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
@@ -214,6 +217,28 @@ static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Scopes of CUDA graphs: mostly the stack's alone. */
+static uint64_t walk_graphs(struct walk *w, struct mw_layout layout,
+                            bool only_count)
+{
+    const struct mw_int_list *graphs = &w->s->graphs;
+    int fixed = w->s->opts->cuda_graph;
+    uint64_t n = 0;
+
+    if (fixed >= 0) {
+        layout.cuda_graph = (enum mw_cuda_graph)fixed;
+        return walk_modules(w, layout, only_count);
+    }
+    for (size_t i = 0; i < graphs->n; i++) {
+        layout.cuda_graph = (enum mw_cuda_graph)graphs->v[i];
+        n += walk_modules(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Sizes of buckets: mostly the stack's alone. */
 static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
                              bool only_count)
@@ -224,11 +249,11 @@ static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
 
     layout.bucket_size = fixed > 0 ? fixed : 0;
     if (fixed >= 0 || !has_buckets(&layout)) {
-        return walk_modules(w, layout, only_count);
+        return walk_graphs(w, layout, only_count);
     }
     for (size_t i = 0; i < sizes->n; i++) {
         layout.bucket_size = (int)sizes->v[i];
-        n += walk_modules(w, layout, only_count);
+        n += walk_graphs(w, layout, only_count);
         if (w->how == MW_WALK_SEED) {
             break;
         }

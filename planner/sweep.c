@@ -279,6 +279,10 @@ static uint64_t question_hash(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " modules %d",
                       o->recompute_modules);
     }
+    if (o->cuda_graph >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " graph %d",
+                      o->cuda_graph);
+    }
     if (o->overlap_off >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " overlap %d",
                       o->overlap_off);

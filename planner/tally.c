@@ -82,6 +82,10 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_add(&text, ", no overlap of ");
         mw_overlap_off_add(&text, l->overlap_off, " ");
     }
+    if (l->cuda_graph != MW_GRAPH_STACK) {
+        mw_str_addf(&text, ", cuda_graph %s",
+                    mw_cuda_graph_name(l->cuda_graph));
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(&text, ", buckets of %d", l->bucket_size);
     }

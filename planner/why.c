@@ -190,6 +190,7 @@ static void free_fixed(struct trial *t)
                 {"recompute_modules", &o->recompute_modules, -1},
                 {"overlap_off", &o->overlap_off, -1},
                 {"bucket_size", &o->bucket_size, -1},
+                {"cuda_graph", &o->cuda_graph, -1},
                 {"dtype", &o->dtype, -1},
                 {"grad_dtype", &o->grad_dtype, -1},
                 {"offload_nvme", &o->offload_nvme, -1},
@@ -230,6 +231,7 @@ static void drop_limits(struct trial *t)
                  {"vpp", &l->vpp},
                  {"cp_inner", &l->cp_inner},
                  {"bucket_size", &l->bucket_size},
+                 {"cuda_graph", &l->cuda_graph},
                  {"dtype", &l->dtype},
                  {"grad_dtype", &l->grad_dtype},
                  {"grad_compression", &l->grad_compression}};

@@ -191,6 +191,36 @@ static void put_offload(struct writer *w)
     }
 }
 
+/* Of layers with experts the attention alone; scope "mlp" is of dense ones. */
+static void put_graphs(struct writer *w)
+{
+    bool has_dense = mw_model_moe_layers(&w->in->scenario->model,
+                                         w->in->scenario->model.n_layers) <
+                     w->in->scenario->model.n_layers;
+
+    switch (w->in->plan->layout.cuda_graph) {
+    case MW_GRAPH_STACK:
+        return;
+    case MW_GRAPH_NONE:
+        word(w, "cuda-graph-impl", "none");
+        return;
+    case MW_GRAPH_ATTN:
+        word(w, "cuda-graph-impl", "transformer_engine");
+        word(w, "cuda-graph-scope", "attn");
+        break;
+    case MW_GRAPH_LAYER:
+        word(w, "cuda-graph-impl", "transformer_engine");
+        word(w, "cuda-graph-scope", has_dense ? "attn mlp" : "attn");
+        break;
+    case MW_GRAPH_ITERATION:
+        word(w, "cuda-graph-impl", "local");
+        word(w, "cuda-graph-scope", "full_iteration");
+        flag(w, "no-check-for-nan-in-loss-and-grad");
+        break;
+    }
+    flag(w, "te-rng-tracker");
+}
+
 static void put_modules(struct writer *w)
 {
     struct mw_str names = {NULL, 0, 0};
@@ -413,6 +443,7 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
     put_zero(&w);
     put_offload(&w);
     put_recompute(&w);
+    put_graphs(&w);
     put_model(&w);
     put_work(&w);
     put_placeholders(&w);

@@ -167,8 +167,8 @@ struct mw_stack {
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
     struct mw_stack_memory memory;
-    bool
-        has_graphs; /* whole iterations are captured: the host issues nothing */
+    bool has_graphs; /* whole iterations are captured, unless a layout says
+                        otherwise: the host issues nothing */
 };
 
 /* Shipped measurements of one operator and dtype, with the rates that they are

@@ -255,10 +255,6 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         if ((stacks[i].habits & FA2) != 0) {
             take_fa2(ctx);
         }
-        if (ctx->stack.has_graphs) {
-            ctx->stack.host_op_s = ctx->stack.host_coll_s = 0;
-            ctx->stack.host_moe_s = 0;
-        }
         return status;
     }
     return mw_fail(err, MW_EINPUT,

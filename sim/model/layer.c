@@ -24,6 +24,9 @@ static struct mw_fsteps layer_steps(const struct mw_sizes *s, int layer)
     struct mw_fsteps steps = {0};
 
     mw_steps_attention(s, &steps);
+    for (size_t i = 0; i < steps.n; i++) {
+        steps.v[i].op.is_attention = true;
+    }
     mw_steps_mlp(s, layer, &steps);
     if (s->work->lora_rank > 0) {
         mw_steps_freeze(s, true, &steps);

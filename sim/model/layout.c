@@ -68,6 +68,14 @@ const struct mw_enum mw_offload_nvme_enums[] = {
     {"all", MW_NVME_ALL},
     {NULL, 0}};
 
+const struct mw_enum mw_cuda_graph_enums[] = {
+    {"stack", MW_GRAPH_STACK},
+    {"none", MW_GRAPH_NONE},
+    {"attn", MW_GRAPH_ATTN},
+    {"layer", MW_GRAPH_LAYER},
+    {"full_iteration", MW_GRAPH_ITERATION},
+    {NULL, 0}};
+
 const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
                                             MW_FIELD_END};
 
@@ -89,6 +97,11 @@ static const char *enum_name(const struct mw_enum *enums, int value)
         }
     }
     return "?";
+}
+
+const char *mw_cuda_graph_name(enum mw_cuda_graph graph)
+{
+    return enum_name(mw_cuda_graph_enums, (int)graph);
 }
 
 const char *mw_dtype_name(enum mw_dtype dtype)

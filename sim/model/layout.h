@@ -79,6 +79,20 @@ enum mw_offload_nvme {
     MW_NVME_ALL
 };
 
+/*
+ * What is captured in CUDA graphs, which the host issues as one operator
+ * (Megatron-LM, --cuda-graph-scope): what the stack does; nothing; the
+ * attention part of each layer; each layer, of a layer of experts its attention
+ * (routing sends counts back to the host); forward and backward passes whole.
+ */
+enum mw_cuda_graph {
+    MW_GRAPH_STACK,
+    MW_GRAPH_NONE,
+    MW_GRAPH_ATTN,
+    MW_GRAPH_LAYER,
+    MW_GRAPH_ITERATION
+};
+
 enum mw_dtype {
     MW_FP32,
     MW_TF32,
@@ -98,10 +112,12 @@ extern const struct mw_enum mw_dtype_enums[];
 extern const struct mw_enum mw_dtype_choice_enums[]; /* "workload", "fp32" */
 const char *mw_dtype_choice_name(int choice);
 extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
-    mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[];
+    mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[],
+    mw_cuda_graph_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 const char *mw_grad_compression_name(enum mw_grad_compression compression);
+const char *mw_cuda_graph_name(enum mw_cuda_graph graph);    /* "layer" */
 const char *mw_offload_nvme_name(enum mw_offload_nvme nvme); /* "all" */
 
 struct mw_layout {
@@ -141,6 +157,7 @@ struct mw_layout {
     int overlap_off; /* bits of mw_overlap; 0: what the stack hides is hidden */
     int bucket_size; /* gradients, by elements, of one reduction over dp, and
                         under ZeRO-1 weights of one gather; 0: the stack's */
+    enum mw_cuda_graph cuda_graph;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -229,6 +246,11 @@ extern const struct mw_field mw_layout_fields[];
                           "cp ranks that deal out heads inside a ring"),       \
         MW_LAYOUT_INT_ROW(at, bucket_size, 0, INT_MAX,                         \
                           "gradients reduced at once; 0: the stack's"),        \
+        {.key = "cuda_graph",                                                  \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, cuda_graph),              \
+         .enums = mw_cuda_graph_enums,                                         \
+         .doc = "what is captured in CUDA graphs"},                            \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

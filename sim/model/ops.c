@@ -383,6 +383,7 @@ static void emit_linear_w(const struct mw_sizes *s, const struct mw_fstep *step,
                                .coll = MW_ALL_GATHER,
                                .dim = MW_DIM_TP,
                                .coll_bytes = step->w_gather_bytes,
+                               .is_attention = op.is_attention,
                                .work_fraction = 1};
 
         push(out, &gather);

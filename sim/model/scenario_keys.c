@@ -253,6 +253,11 @@ const struct mw_field mw_limits_fields[] = {
      .offset = L_AT(grad_compression),
      .enums = mw_grad_compression_enums,
      .doc = "compressions of gradients to enumerate; none if absent"},
+    {.key = "cuda_graph",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(cuda_graph),
+     .enums = mw_cuda_graph_enums,
+     .doc = "scopes of CUDA graphs to enumerate; the stack's if absent"},
     PARTS_ROW("offload_optimizer", offload_optimizer),
     PARTS_ROW("offload_weights", offload_weights),
     PARTS_ROW("offload_activations", offload_activations),
@@ -402,14 +407,21 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
  * 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {
-        "node_limit",          "fp8_dispatch",
-        "spare_nodes",         "leaf_nodes",
-        "oversubscription",    "cp_inner",
-        "bucket_size",         "dtype",
-        "grad_dtype",          "grad_compression",
-        "offload_optimizer",   "offload_weights",
-        "offload_activations", NULL};
+    static const char *const young[] = {"node_limit",
+                                        "fp8_dispatch",
+                                        "spare_nodes",
+                                        "leaf_nodes",
+                                        "oversubscription",
+                                        "cp_inner",
+                                        "bucket_size",
+                                        "dtype",
+                                        "grad_dtype",
+                                        "grad_compression",
+                                        "offload_optimizer",
+                                        "offload_weights",
+                                        "offload_activations",
+                                        "cuda_graph",
+                                        NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

@@ -53,6 +53,10 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->cp_inner > 1) {
         mw_str_addf(text, "  cp_inner: %d\n", l->cp_inner);
     }
+    if (l->cuda_graph != MW_GRAPH_STACK) {
+        mw_str_addf(text, "  cuda_graph: %s\n",
+                    mw_cuda_graph_name(l->cuda_graph));
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
     }

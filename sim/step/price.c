@@ -130,6 +130,7 @@ struct phase_at {
     enum mw_phase phase;
     struct ring ring;
     struct mw_explain *explain;
+    int n_captured; /* operators in CUDA graphs */
 };
 
 /*
@@ -196,12 +197,19 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
                      p->wires->s[at->unit][at->phase][MW_LANE_COMPUTE]);
         mw_wires_add(p, &load, shown_s, p->wires->s[at->unit][at->phase][lane]);
     }
+    double issue_s = 0;
+
     if (!is_coll) {
         out->s[lane] += n * stack->op_gap_s;
-        out->host_s += n * stack->host_op_s;
+        issue_s = n * stack->host_op_s;
     } else if (mw_step_op_group(p, op)->n_ranks > 1) {
         out->s[lane] += n * (op->is_ring ? 0 : stack->coll_gap_s);
-        out->host_s += n * stack->host_coll_s;
+        issue_s = n * stack->host_coll_s;
+    }
+    if (mw_step_is_captured(p, at->unit, op)) {
+        at->n_captured++;
+    } else {
+        out->host_s += issue_s;
     }
     out->bytes[lane] += n * (is_coll ? coll_bytes : op->bytes);
     out->flops += n * op->flops;
@@ -462,10 +470,13 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                 node, phase_names[phase], 0,
                 "sum of operators, less what the stack hides", NULL);
         }
-        struct phase_at at = {unit, (enum mw_phase)phase, {0, 0}, child[phase]};
+        struct phase_at at = {
+            unit, (enum mw_phase)phase, {0, 0}, child[phase], 0};
 
         add_ops(p, &ops, &at);
-        if (ops.n > 0) { /* F and B and W alike */
+        out->host_s += mw_step_graph_s(p, at.n_captured);
+        if (ops.n > 0 && mw_step_graph(p) != MW_GRAPH_ITERATION) {
+            /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }
     }

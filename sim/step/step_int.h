@@ -161,6 +161,17 @@ struct mw_step_update mw_step_update_of(const struct mw_step_price *p,
                                         const int n_units[MW_UNIT_COUNT],
                                         bool has_tied_twin);
 
+/* ---- graph_scope.c: what CUDA graphs leave to the host --------------------
+ */
+/* Of the layout, else of the stack; never MW_GRAPH_STACK. */
+enum mw_cuda_graph mw_step_graph(const struct mw_step_price *p);
+/* Is an operator of a unit inside a graph? */
+bool mw_step_is_captured(const struct mw_step_price *p, enum mw_step_unit unit,
+                         const struct mw_op *op);
+/* Host's time for the graphs of a phase of a unit that has so many operators
+ * in them. */
+double mw_step_graph_s(const struct mw_step_price *p, int n_captured);
+
 /* ---- price.c: what one unit costs ---------------------------------------- */
 /* Types of products and gradients, and bytes that follow from them. */
 void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout);

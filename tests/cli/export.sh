@@ -92,6 +92,15 @@ for text in '  dp: 2' '  pp: 4' '  tp: 8' 'pp_engine: afab' 'REDUCE_SCATTER' 're
 done
 
 # --- what a framework cannot do: status 1, the rule, the old file
+# --- CUDA graphs
+scenario graph llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: layer'
+expect 0 "$mw" export graph.yaml --to megatron-core -o out.args
+grep -qx -- '--cuda-graph-scope attn mlp' out.args || fail "graphs: $(grep graph out.args)"
+args "o['cuda-graph-impl'] == 'transformer_engine' and o['te-rng-tracker']"
+scenario whole llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: full_iteration'
+expect 0 "$mw" export whole.yaml --to megatron-core -o out.args
+args "o['cuda-graph-impl'] == 'local' and o['cuda-graph-scope'] == 'full_iteration' and o['no-check-for-nan-in-loss-and-grad']"
+
 # --- optimizers
 scenario muon llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: muon'
 expect 0 "$mw" export muon.yaml --to megatron-core -o out.args
@@ -119,6 +128,9 @@ scenario zbv llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 2, dp: 2, zero: 0, micro
 refused zbv.yaml megatron-core megatron_schedule
 scenario split llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 2, micro_batch: 1, schedule: 1f1b'
 refused split.yaml megatron-core megatron_zero
+refused graph.yaml nanotron nanotron_graph
+sed 's/layer}/layer, recompute: full}/' graph.yaml >again.yaml
+refused again.yaml megatron-core megatron_graph_recompute
 refused muon.yaml nanotron nanotron_optimizer
 refused states.yaml nanotron nanotron_states
 scenario bare llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: none'

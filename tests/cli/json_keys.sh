@@ -4,6 +4,7 @@
 mw=${MESHWRIGHT:?}
 command -v python3 >/dev/null || exit 77
 
+llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
 keys() { json "set('$1'.split()) <= set(o)"; }
 
 expect 0 "$mw" sim "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json
@@ -55,6 +56,16 @@ json "set('tp sp cp pp vpp dp zero ep etp micro_batch schedule recompute step_ti
 json "o['enumerated'] == sum(o['pruned'].values()) + len(o['plans'])"
 json "all(p['tp'] * p['pp'] * p['dp'] == 16 for p in o['plans'])"
 
+# Whole matrices for Muon; graphs as listed.
+sed 's/^  global_batch: [0-9]*/&\n  optimizer: muon/' "$llama" >muon.yaml
+expect 0 "$mw" plan muon.yaml --json --fix tp=2,pp=1,micro_batch=1
+json "{p['zero'] for p in o['plans']} == {0, 1} and o['pruned']['optimizer'] > 0"
+sed 's/^limits:/&\n  cuda_graph: [none, layer]/' "$llama" >graph.yaml
+expect 0 "$mw" plan graph.yaml --json --fix tp=2,pp=1,micro_batch=1,zero=1
+json "{p['cuda_graph'] for p in o['plans']} == {'none', 'layer'}"
+expect 0 "$mw" plan graph.yaml --json --fix tp=2,pp=1,micro_batch=1,zero=1,cuda_graph=layer
+json "{p['cuda_graph'] for p in o['plans']} == {'layer'}"
+
 expect 0 "$mw" plan "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --json --fix pp=4,schedule=1f1b,vpp=1
 json "o['layers_proved'] is True and sum(o['plans'][0]['layers']) == 32"
 
@@ -72,7 +83,6 @@ both() { # VERB ARGS... OPTION
     first_line "--json and ${!#} - both want stdout"
     [ -s stdout.txt ] && fail "$1 ${!#} -: output on stdout"
 }
-llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
 both sim "$llama" --trace
 both sim "$llama" --csv
 both plan "$llama" -o

@@ -87,6 +87,9 @@ static void refusals(void **state)
                   "optimizers other than AdamW with fp32 states");
     check_refused("gpt-small", "fp32, exp_avg_sq_dtype: bf16", &l,
                   "optimizers other than AdamW with fp32 states");
+    l.cuda_graph = MW_GRAPH_LAYER;
+    check_refused("gpt-small", "fp32", &l, "does not run CUDA graphs; plan");
+    l.cuda_graph = MW_GRAPH_STACK;
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

@@ -201,6 +201,12 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
          off_params = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
     bool has_bucket = l->bucket_size > 0;
 
+    if (l->cuda_graph > MW_GRAPH_NONE) {
+        return w->scenario.limits.framework == MW_FRAMEWORK_ANY ||
+               (w->scenario.limits.framework == MW_FRAMEWORK_MEGATRON_CORE &&
+                l->recompute != MW_RECOMPUTE_FULL);
+    }
+
     switch (w->scenario.limits.framework) {
     case MW_FRAMEWORK_MEGATRON_CORE:
         return is_plain && (!has_inner || l->cp_form == MW_CP_RING) &&
@@ -279,10 +285,12 @@ static void draw_lists(uint64_t seed, struct mw_limits *l)
                          sums[] = {MW_FP16, MW_BF16, MW_FP32},
                          compressions[] = {MW_COMPRESS_NONE, MW_COMPRESS_ONEBIT,
                                            MW_COMPRESS_ZEROPP};
+    static const int64_t graphs[] = {MW_GRAPH_LAYER, MW_GRAPH_STACK};
     static const double parts[] = {0, 0.25, 1};
 
     l->dtype = (struct mw_int_list){types, (size_t)pick(seed, 20, 3)};
     l->grad_dtype = (struct mw_int_list){sums, (size_t)pick(seed, 21, 4)};
+    l->cuda_graph = (struct mw_int_list){graphs, (size_t)pick(seed, 24, 3)};
     l->grad_compression =
         (struct mw_int_list){compressions, (size_t)pick(seed, 22, 4)};
     l->offload_optimizer =
@@ -304,6 +312,7 @@ static void draw_scenario(uint64_t seed, struct world *w)
     s->limits.framework = pick(seed, 7, 6);
     s->limits.memory_bytes = 1e9 * (8 + pick(seed, 8, 60));
     s->limits.dtype.n = s->limits.grad_dtype.n = 0;
+    s->limits.cuda_graph.n = 0;
     s->limits.grad_compression.n = s->limits.offload_optimizer.n = 0;
     if (pick(seed, 19, 8) == 0) {
         draw_lists(seed, &s->limits);
@@ -321,7 +330,8 @@ static void test_10000_random_scenarios(void **state)
     (void)state;
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
-             n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0;
+             n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0,
+             n_graphs = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -358,6 +368,7 @@ static void test_10000_random_scenarios(void **state)
             n_inner += l->cp_inner > 1;
             n_modules += l->recompute_modules != 0;
             n_buckets += l->bucket_size > 0;
+            n_graphs += l->cuda_graph != MW_GRAPH_STACK;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
             if (!may_run(&w, l) || !may_run_rare(&w, l) ||
                 !may_run_types(&w, l)) {
@@ -379,7 +390,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_rare > 200);
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
-    assert_true(n_buckets > 20);
+    assert_true(n_buckets > 20 && n_graphs > 20);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

@@ -89,7 +89,8 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_optimizer: [0, 0.5]"
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
-        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000]"
+        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
+                          "cuda_graph: [stack, attn, full_iteration]"
                         : "";
 
     snprintf(text, sizeof text,

@@ -90,6 +90,7 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
         draw_int(i, 23, 2) == 0) {
         l->bucket_size = 1 << (14 + draw_int(i, 24, 14));
     }
+    l->cuda_graph = (enum mw_cuda_graph)draw_int(i, 25, 5);
 }
 
 static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
