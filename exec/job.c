@@ -134,6 +134,12 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "layout", "etp", "adapters of experts in parts",
                      "plan with etp 1 or take lora_targets attention");
     }
+    if (w->loss != MW_LOSS_STACK || w->loss_chunks > 1) {
+        return lacks(err, "workload",
+                     w->loss_chunks > 1 ? "loss_chunks" : "loss",
+                     "other kernels of the loss, nor the loss in parts",
+                     "leave loss and loss_chunks out");
+    }
     return check_optimizer(&w->optimizer, err);
 }
 

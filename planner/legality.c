@@ -24,7 +24,7 @@
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
-    X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph)
+    X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -113,6 +113,8 @@ static const struct mw_rule rules[] = {
     {"megatron_graph_offload", MEG, "cuda_graph >= 2 -> !offload_activations",
      "CUDA graphs exclude offload of activations",
      "Megatron-LM megatron/core/transformer/transformer_config.py, cpu_offloading"},
+    {"megatron_loss", MEG, "loss_chunks <= 1", "head and loss take a micro-batch's tokens at once",
+     "Megatron-LM megatron/core/models/gpt/gpt_model.py"},
     {"megatron_pass_q", MEG, "cp_form != 'pass_q'", "a ring passes keys and values, not queries",
      "Megatron-LM megatron/core/extensions/transformer_engine.py, cp_comm_type"},
     {"megatron_cp_inner", MEG, "cp_inner > 1 -> cp_form == 'ring'",
@@ -162,6 +164,7 @@ static const struct mw_rule rules[] = {
     {"mds_states", MDS, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
      "states and main copies are fp32", "DeepSpeed deepspeed/runtime/zero/stage_1_and_2.py"},
     {"mds_graph", MDS, "cuda_graph <= 1", "nothing is captured in CUDA graphs", "DeepSpeed deepspeed/runtime/engine.py"},
+    {"mds_loss", MDS, "loss == 0 && loss_chunks <= 1", "no option chooses the loss", "Megatron-DeepSpeed megatron/model/gpt_model.py"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
@@ -226,6 +229,7 @@ static const struct mw_rule rules[] = {
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_graph", TT, "cuda_graph <= 1", "no key asks for CUDA graphs", "TorchTitan torchtitan/config/configs.py"},
+    {"titan_loss", TT, "loss == 0 && loss_chunks <= 1", "the loss is compiled, whole", "TorchTitan torchtitan/components/loss.py"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
     {"titan_states", TT, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -264,6 +268,8 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/optim/gradient_accumulator.py, ddp_bucket_cap_mb"},
     {"nanotron_graph", NANO, "cuda_graph <= 1", "no key of the configuration asks for CUDA graphs",
      "Nanotron src/nanotron/config/config.py"},
+    {"nanotron_loss", NANO, "loss == 0 && loss_chunks <= 1", "no key of the configuration chooses the loss",
+     "Nanotron src/nanotron/parallel/tensor_parallel/functional.py"},
     {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
      "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
     {"nanotron_states", NANO, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -278,6 +284,7 @@ static const struct mw_rule rules[] = {
     {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},
+    {"host_loss", HOST, "loss == 0 && loss_chunks <= 1", "our host executor has one kernel of the loss", "exec/job.c"},
     {"host_optimizer", HOST,
      "optimizer == 'adamw' && main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
      "our host executor has AdamW with fp32 states", "exec/job.c"},
@@ -467,6 +474,8 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_exp_avg] = ID_DTYPE + (int64_t)w->optimizer.exp_avg;
     v[V_exp_avg_sq] = ID_DTYPE + (int64_t)w->optimizer.exp_avg_sq;
     v[V_cuda_graph] = (int64_t)l->cuda_graph;
+    v[V_loss] = (int64_t)w->loss;
+    v[V_loss_chunks] = w->loss_chunks;
     v[V_tied] = m->tied;
     v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;

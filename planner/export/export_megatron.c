@@ -440,6 +440,10 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
     put_grid(&w);
     put_optimizer(&w);
     put_states(&w);
+    if (in->scenario->workload.loss == MW_LOSS_FUSED) {
+        flag(&w, "cross-entropy-loss-fusion");
+        word(&w, "cross-entropy-fusion-impl", "te");
+    }
     put_zero(&w);
     put_offload(&w);
     put_recompute(&w);

@@ -158,6 +158,12 @@ static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
     return steps;
 }
 
+/* Parts of the tokens that head and loss take in turn. */
+static int loss_chunks(const struct mw_work *work)
+{
+    return work->loss_chunks > 1 ? work->loss_chunks : 1;
+}
+
 /*
  * One kernel that reads logits and writes their gradient's fp32 form, or, in
  * Megatron-LM of the time of dropout, one for each line of its code: a cast to
@@ -165,39 +171,57 @@ static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
  * and a cast.
  */
 static void add_loss(struct mw_fsteps *steps, const struct mw_sizes *s,
-                     int64_t vocab)
+                     int64_t tokens, int64_t vocab)
 {
-    double logits = (double)s->tokens * (double)vocab;
-    bool is_eager = s->work->has_dropout;
-    struct mw_fstep *step =
-        mw_fstep_simple(steps, s, MW_OP_CROSS_ENTROPY, "loss", s->tokens, vocab,
-                        (s->el + (is_eager ? 9 * 4 : 4)) * logits, 4 * logits);
+    double logits = (double)tokens * (double)vocab;
+    bool is_eager = s->work->loss == MW_LOSS_EAGER ||
+                    (s->work->loss == MW_LOSS_STACK && s->work->has_dropout);
+    int n = loss_chunks(s->work);
+    struct mw_fstep *step = mw_fstep_simple(
+        steps, s, MW_OP_CROSS_ENTROPY, "loss", tokens, vocab,
+        (s->el + (is_eager ? 9 * 4 : 4)) * logits, n > 1 ? 0 : 4 * logits);
 
     step->bytes_b = (s->el + (is_eager ? 3 * 4 : 4)) * logits;
+    step->op.repeat = n;
 }
+
+static void add_loss_coll(struct mw_fsteps *steps, const struct mw_sizes *s,
+                          const char *name, int64_t tokens)
+{
+    struct mw_fstep *step = mw_fstep_coll(
+        steps, s, name, MW_DIM_TP, MW_ALL_REDUCE, NO_COLL, 4 * (double)tokens);
+
+    if (step != NULL) {
+        step->op.repeat = loss_chunks(s->work);
+    }
+}
+
+/* In parts each part's logits are gone before the next, with their gradient
+ * taken back through the product at once, which then stands where the part's
+ * input was (Hsu et al., "Liger Kernel", arXiv:2410.10989, section 3.2). */
 
 static struct mw_fsteps head_steps(const struct mw_sizes *s)
 {
     struct mw_fsteps steps = {0};
     int64_t hidden = s->m->hidden, vocab = s->m->vocab / s->tp;
-    double per_token = 4 * (double)s->tokens;
+    int n = loss_chunks(s->work);
+    int64_t tokens = s->tokens / n;
 
     if (s->m->final_norm) {
         mw_fstep_norm(&steps, s, "final_norm", s->own_tokens, hidden);
     }
     mw_fstep_tp_enter(&steps, s, "head", hidden);
     struct mw_fstep *head =
-        mw_fstep_linear(&steps, s, "head", s->tokens, vocab, hidden);
+        mw_fstep_linear(&steps, s, "head", tokens, vocab, hidden);
 
     head->op.dtype = s->act;
+    head->op.repeat = n;
+    head->op.save_bytes *= n;
     mw_fstep_sharded_input(head, s, hidden);
-    mw_fstep_coll(&steps, s, "loss_max", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
-                  per_token);
-    add_loss(&steps, s, vocab);
-    mw_fstep_coll(&steps, s, "loss_target", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
-                  per_token);
-    mw_fstep_coll(&steps, s, "loss_sum", MW_DIM_TP, MW_ALL_REDUCE, NO_COLL,
-                  per_token);
+    add_loss_coll(&steps, s, "loss_max", tokens);
+    add_loss(&steps, s, tokens, vocab);
+    add_loss_coll(&steps, s, "loss_target", tokens);
+    add_loss_coll(&steps, s, "loss_sum", tokens);
     if (s->work->lora_rank > 0) {
         mw_steps_freeze(s, false, &steps);
     }

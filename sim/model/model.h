@@ -158,6 +158,11 @@ enum mw_scaling {
     MW_SCALE_MX,
     MW_SCALING_COUNT
 };
+/* How the loss is worked out: as the stack does, a kernel for each line of
+ * Megatron-LM's code on fp32 logits, or one kernel that leaves the gradient in
+ * the logits' place (Transformer Engine's, flash-attn's). */
+enum mw_loss { MW_LOSS_STACK, MW_LOSS_EAGER, MW_LOSS_FUSED };
+
 /* Bytes of one weight then: 4 bits, an 8-bit scale for each 64, an fp32 one for
  * each 256 scales (Dettmers et al., arXiv:2305.14314, section 3). */
 #define MW_NF4_BYTES (0.5 + 1.0 / 64 + 4.0 / (64 * 256))
@@ -289,6 +294,9 @@ struct mw_work {
     enum mw_base_dtype base_dtype;
     int64_t doc_tokens; /* of a document in a packed sequence; 0: seq */
     enum mw_scaling scaling;
+    enum mw_loss loss;
+    int loss_chunks; /* parts of the rank's tokens that head and loss take in
+                        turn, each with its gradient; 0 or 1: whole */
 };
 /* Tokens that attention spans: a document's, or the sequence's. */
 int64_t mw_work_span(int64_t seq, int64_t doc_tokens);

@@ -226,6 +226,17 @@ static bool rule_bucket(const struct check *c)
                      "none");
 }
 
+static bool rule_loss_chunks(const struct check *c)
+{
+    int64_t tokens = c->l->micro_batch * c->w->seq / c->l->cp;
+
+    return c->w->loss_chunks <= 1 || tokens % c->w->loss_chunks == 0 ||
+           BROKEN(c,
+                  "loss_chunks %d of the workload do not divide the %lld "
+                  "tokens of a micro-batch and rank",
+                  c->w->loss_chunks, (long long)tokens);
+}
+
 static bool rule_optimizer(const struct check *c)
 {
     const char *why = mw_optimizer_refuses(&c->w->optimizer, c->l);
@@ -521,6 +532,7 @@ static const struct {
              {"bucket_size", "bucket_size", rule_bucket},
              {"grad_dtype", "grad_dtype", rule_grad_dtype},
              {"optimizer", "zero", rule_optimizer},
+             {"loss_chunks", "micro_batch", rule_loss_chunks},
              {"order", "order", rule_order},
              {"tp_heads", "tp", rule_tp_heads},
              {"tp_kv_heads", "tp", rule_tp_kv_heads},

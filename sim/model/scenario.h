@@ -25,6 +25,7 @@ struct mw_cluster {
 extern const struct mw_enum mw_lora_targets_enums[];
 extern const struct mw_enum mw_base_dtype_enums[];
 extern const struct mw_enum mw_scaling_enums[];
+extern const struct mw_enum mw_loss_enums[];
 struct mw_workload {
     int64_t seq;
     int64_t global_batch;     /* sequences per step */
@@ -41,6 +42,8 @@ struct mw_workload {
     int64_t doc_tokens; /* packed sequences: tokens of a document, weighted by
                            tokens; 0: a sequence is one document */
     enum mw_scaling scaling; /* of FP8 operands */
+    enum mw_loss loss;
+    int loss_chunks; /* head and loss in so many parts; 1: whole */
 };
 
 /* Whose features a plan may use (planner/legality.c knows their rules). */

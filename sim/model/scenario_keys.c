@@ -81,6 +81,10 @@ const struct mw_enum mw_scaling_enums[] = {{"tensor", MW_SCALE_TENSOR},
                                            {"block", MW_SCALE_BLOCK},
                                            {"mx", MW_SCALE_MX},
                                            {NULL, 0}};
+const struct mw_enum mw_loss_enums[] = {{"stack", MW_LOSS_STACK},
+                                        {"eager", MW_LOSS_EAGER},
+                                        {"fused", MW_LOSS_FUSED},
+                                        {NULL, 0}};
 #define W_AT(member) offsetof(struct mw_raw_workload, member)
 /* The row from which on defaults stay out of the hash. */
 #define FIRST_YOUNG_KEY "lora_rank"
@@ -177,6 +181,17 @@ const struct mw_field mw_workload_fields[] = {
      .offset = W_AT(exp_avg_sq),
      .enums = moment_enums,
      .doc = "type of second moments"},
+    {.key = "loss",
+     .type = MW_F_ENUM,
+     .offset = W_AT(loss),
+     .enums = mw_loss_enums,
+     .doc = "how the loss is worked out"},
+    {.key = "loss_chunks",
+     .type = MW_F_INT32,
+     .offset = W_AT(loss_chunks),
+     .min = 1,
+     .max = 1 << 16,
+     .doc = "parts of the tokens that head and loss take in turn"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -287,6 +302,7 @@ const struct mw_raw_workload mw_raw_workload_default = {
     .attention = ATTENTION_FLASH,
     .flops = FLOPS_FULL,
     .optimizer = MW_OPTIMIZER_ADAMW,
+    .loss_chunks = 1,
     .seed = 1234};
 
 struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
@@ -308,7 +324,9 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .lora_rank = raw->lora_rank,
         .lora_targets = (enum mw_lora_targets)raw->lora_targets,
         .base_dtype = (enum mw_base_dtype)raw->base_dtype,
-        .scaling = (enum mw_scaling)raw->scaling};
+        .scaling = (enum mw_scaling)raw->scaling,
+        .loss = (enum mw_loss)raw->loss,
+        .loss_chunks = raw->loss_chunks};
 }
 
 void mw_workload_default(struct mw_workload *workload)

@@ -208,28 +208,49 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
 
 /* ---- embedding and head ----------------------------------------------------
  */
+/* Bytes of a logit: from the loss to its gradient, and at the worst moment. In
+ * parts nothing outlives its part, which has at least the logits themselves. */
+struct logit_bytes {
+    double kept, peak;
+};
+
+static struct logit_bytes logit_bytes_of(const struct mw_step_price *p)
+{
+    const struct mw_stack_memory *habit = &p->ctx->stack.memory;
+    double el = element_bytes(p);
+    struct logit_bytes b = {habit->logit_kept_bytes, habit->logit_peak_bytes};
+
+    if (p->work.loss == MW_LOSS_EAGER) {
+        b = (struct logit_bytes){4, el < 4 ? el + 4 : 4};
+    } else if (p->work.loss == MW_LOSS_FUSED) {
+        b = (struct logit_bytes){el, el};
+    }
+    return p->work.loss_chunks > 1 ? (struct logit_bytes){0, fmax(b.peak, el)}
+                                   : b;
+}
+
 /* Two moments of the head: the loss itself, and the gradients of the product
- * before it. The table of the model keeps 4 bytes of a logit. */
+ * before it. The table of the model keeps 4 bytes of a logit, none in parts. */
 static void size_head(struct mw_step_price *p)
 {
     struct mw_unit_size *size = &p->size[MW_UNIT_HEAD];
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     const struct mw_model *m = &p->scenario->model;
     double x = row_bytes(p) * m->hidden;
+    int n = p->work.loss_chunks > 1 ? p->work.loss_chunks : 1;
     double logits = row_bytes(p) / element_bytes(p) *
-                    ceil((double)m->vocab / p->layout->tp);
+                    ceil((double)m->vocab / p->layout->tp) / n;
+    const struct logit_bytes b = logit_bytes_of(p);
+    double tp_bytes = p->layout->tp > 1 && p->work.loss == MW_LOSS_STACK
+                          ? habit->logit_tp_bytes
+                          : 0;
 
     size->activation_bytes = mw_head_activation_bytes(&p->work) +
-                             (habit->logit_kept_bytes - 4) * logits;
-    size->loss_bytes = (habit->logit_peak_bytes +
-                        (p->layout->tp > 1 ? habit->logit_tp_bytes : 0) -
-                        habit->logit_kept_bytes) *
-                       logits;
+                             (n > 1 ? 0 : (b.kept - 4) * logits);
+    size->loss_bytes = (b.peak + tp_bytes - b.kept) * logits;
     size->transient_bytes =
-        (fmin(element_bytes(p), habit->logit_peak_bytes) -
-         habit->logit_kept_bytes) *
-            logits +
-        x + (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
+        (fmin(element_bytes(p), b.peak) - b.kept) * logits + x +
+        (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
         habit->head_grad_bytes * mw_step_tied_params(p);
     size->transient_at = "head";
     if (m->n_mtp > 0) {

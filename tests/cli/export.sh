@@ -100,6 +100,10 @@ args "o['cuda-graph-impl'] == 'transformer_engine' and o['te-rng-tracker']"
 scenario whole llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: full_iteration'
 expect 0 "$mw" export whole.yaml --to megatron-core -o out.args
 args "o['cuda-graph-impl'] == 'local' and o['cuda-graph-scope'] == 'full_iteration' and o['no-check-for-nan-in-loss-and-grad']"
+# --- the loss
+scenario loss llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', loss: fused'
+expect 0 "$mw" export loss.yaml --to megatron-core -o out.args
+args "o['cross-entropy-loss-fusion'] and o['cross-entropy-fusion-impl'] == 'te'"
 
 # --- optimizers
 scenario muon llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: muon'
@@ -131,6 +135,9 @@ refused split.yaml megatron-core megatron_zero
 refused graph.yaml nanotron nanotron_graph
 sed 's/layer}/layer, recompute: full}/' graph.yaml >again.yaml
 refused again.yaml megatron-core megatron_graph_recompute
+refused loss.yaml nanotron nanotron_loss
+sed 's/loss: fused/loss_chunks: 8/' loss.yaml >parts.yaml
+refused parts.yaml megatron-core megatron_loss
 refused muon.yaml nanotron nanotron_optimizer
 refused states.yaml nanotron nanotron_states
 scenario bare llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: none'

@@ -90,6 +90,8 @@ static void refusals(void **state)
     l.cuda_graph = MW_GRAPH_LAYER;
     check_refused("gpt-small", "fp32", &l, "does not run CUDA graphs; plan");
     l.cuda_graph = MW_GRAPH_STACK;
+    check_refused("gpt-small", "fp32, loss_chunks: 2", &l,
+                  "leave loss and loss_chunks out");
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

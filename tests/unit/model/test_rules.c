@@ -198,6 +198,8 @@ static void test_feature_rules(void **state)
                   "offload_nvme all puts offloaded weights");
     f.l.offload_weights = 0.5;
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f = legal("llama3-8b"), f.w.loss_chunks = 3;
+    expect_broken(&f, "loss_chunks", "loss_chunks 3 of the workload do not");
     f = legal("llama3-8b"), f.w.optimizer.kind = MW_OPTIMIZER_MUON;
     f.l.zero = 1;
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
