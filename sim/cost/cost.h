@@ -56,9 +56,11 @@ struct mw_stack_memory {
     double context_bytes; /* of the device's context; 0: device_context_bytes */
     double workspace_bytes; /* of libraries and frameworks, once a rank */
     double param_bytes;     /* more per parameter that learns */
-    double dummy_bytes;     /* of one weight of each shape: a gradient that only
-                               autograd is shown, and kept */
-    double head_grad_bytes; /* of the head's weights, at their gradient */
+    double update_bytes; /* per parameter that learns, alive at the optimizer's
+                            step beside its state, and shared out as that */
+    double dummy_bytes;  /* of one weight of each shape: a gradient that only
+                            autograd is shown, and kept */
+    double head_grad_bytes;  /* of the head's weights, at their gradient */
     double embed_grad_bytes; /* of the embedding's, at their gradient */
     double logit_kept_bytes; /* of logits, from the loss to its gradient */
     double logit_peak_bytes; /* of logits, at the loss's worst moment */

@@ -22,6 +22,7 @@ static const struct {
 } figures[] = {FIGURE(context_bytes, 0),
                FIGURE(workspace_bytes, 0),
                FIGURE(param_bytes, 0),
+               FIGURE(update_bytes, 0),
                FIGURE(dummy_bytes, 0),
                FIGURE(head_grad_bytes, 0),
                FIGURE(embed_grad_bytes, 2),

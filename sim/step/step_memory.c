@@ -80,6 +80,7 @@ struct moment {
     double bytes; /* beside states, buffers and activations in flight */
     const char *name;
     double embedding_bytes; /* of them, only because of the embedding's */
+    double update_bytes;    /* more than them, at the optimizer's step */
 };
 
 static double unit_bytes(const struct mw_step_price *p, int unit)
@@ -133,7 +134,7 @@ static double whole_grad_bytes(const struct mw_step_price *p, int unit)
 static void take_later(struct moment *most, double bytes, const char *name)
 {
     if (bytes > most->bytes) {
-        *most = (struct moment){bytes, name, 0};
+        *most = (struct moment){.bytes = bytes, .name = name};
     }
 }
 
@@ -154,7 +155,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
 {
     double pass = pass_bytes(p, n_units);
     double gone[MW_UNIT_COUNT] = {[MW_UNIT_EMBEDDING] = pass};
-    struct moment most = {0, "activations", 0};
+    struct moment most = {.name = "activations"};
     double embedding = 0;
 
     if (n_units[MW_UNIT_HEAD] > 0) {
@@ -179,9 +180,9 @@ static struct moment fullest_moment(const struct mw_step_price *p,
         }
     }
     if (embedding > most.bytes) {
-        most =
-            (struct moment){embedding, p->size[MW_UNIT_EMBEDDING].transient_at,
-                            embedding - most.bytes};
+        most.embedding_bytes = embedding - most.bytes;
+        most.bytes = embedding;
+        most.name = p->size[MW_UNIT_EMBEDDING].transient_at;
     }
     return most;
 }
@@ -270,6 +271,24 @@ static double buffers_of(const struct mw_step_price *p,
     return bytes;
 }
 
+/* The optimizer's step, when a pass's tensors are gone: copies of gradients and
+ * what it works with, on the device. */
+static void take_update(const struct mw_step_price *p, const struct learning *n,
+                        struct moment *most, struct mw_stage_memory *m)
+{
+    const struct mw_layout *l = p->layout;
+    double bytes = p->ctx->stack.memory.update_bytes *
+                   (l->zero >= 1 ? n->share : n->whole) *
+                   (1 - l->offload_optimizer);
+    double more = bytes - m->activation_bytes - m->temporary_bytes;
+
+    if (more > 0) {
+        m->temporary_bytes += more;
+        m->moment = "optimizer's step";
+        most->update_bytes = more;
+    }
+}
+
 /* Before training: loading may be fuller than any moment of a step. */
 static void take_loading(const struct mw_step_price *p, double whole,
                          struct mw_stage_memory *m)
@@ -301,7 +320,9 @@ static double roomy_bytes(const struct mw_step_price *p,
 }
 
 /* What the caching allocator holds for the stage's tensors, at the median: a
- * gradient with a segment of its own is no blocks of others. */
+ * gradient with a segment of its own is no blocks of others, nor is what the
+ * optimizer's step alone needs; that it holds as far as there is room, and at
+ * least what is alive. */
 static double reserved_bytes(const struct mw_step_price *p,
                              const int n_units[MW_UNIT_COUNT],
                              const struct learning *n,
@@ -312,7 +333,7 @@ static double reserved_bytes(const struct mw_step_price *p,
     bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
     double vocab =
         has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p) : 0;
-    double own = fmin(most->embedding_bytes, vocab);
+    double own = fmin(most->embedding_bytes, vocab) + most->update_bytes;
     double needed =
         (m->total_bytes - m->overhead_bytes - own) * habit->reserve_factor +
         (m->activation_bytes + m->temporary_bytes - own) *
@@ -322,7 +343,8 @@ static double reserved_bytes(const struct mw_step_price *p,
     double room = mw_step_capacity_bytes(p->scenario, p->ctx) -
                   m->overhead_bytes - needed;
 
-    return needed + fmax(0, fmin(room, roomy_bytes(p, n)));
+    return fmax(needed + fmax(0, fmin(room, roomy_bytes(p, n))),
+                m->total_bytes - m->overhead_bytes);
 }
 
 /* Of fp32 masters, what the weights are themselves. */
@@ -365,6 +387,7 @@ void mw_stage_memory_of(const struct mw_step_price *p,
     out->buffer_bytes = buffers_of(p, n_units, &n);
     mw_offload_memory(p, n_units, out);
     out->weight_bytes += zero == 3 && !p->layout->reshard ? whole : 0;
+    take_update(p, &n, &most, out);
     take_loading(p, whole, out);
     out->overhead_bytes = overhead_bytes(p);
     out->total_bytes = out->weight_bytes + out->grad_bytes +
