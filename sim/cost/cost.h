@@ -162,6 +162,7 @@ struct mw_stack {
     /* Gradients of one reduction, unless the layout says: 0 all, a number of
      * elements, or MW_BUCKET_LAYER; at least bucket_rank times dp. */
     double bucket, bucket_rank;
+    bool copies_bucket; /* memory.workspace_bytes is one, made whole */
     bool buckets_first; /* they are the first stage's first chunk's; any other
                            chunk is one, and so are all where nothing hides
                            them (Megatron-LM, core/distributed/

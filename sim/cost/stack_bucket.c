@@ -64,6 +64,9 @@ enum mw_status mw_stack_bucket_read(const struct mw_hwdb *db,
                     : isnan(elements) ? 0
                                       : elements;
     stack->bucket_rank = mw_profile_number(&p, MW_PROFILE_BUCKET_PER_RANK);
+    /* DeepSpeed, runtime/zero/stage_1_and_2.py; its BF16_Optimizer's is of a
+     * fixed size. */
+    stack->copies_bucket = strcmp(stack->name, "megatron-deepspeed") == 0;
     stack->buckets_first = is_of(stack->name, "megatron-core");
     return MW_OK;
 }

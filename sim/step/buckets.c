@@ -18,7 +18,8 @@
  * ZeRO-1's gathers are the same the other way round: the first bucket is waited
  * for.
  *
- * Left out: that buckets end with a tensor; memory of buckets that are copied.
+ * DeepSpeed copies gradients into a bucket, whose memory grows with E.
+ * Left out: that buckets end with a tensor; the copies' time.
  */
 #include "sim/step/step_int.h"
 
@@ -68,6 +69,15 @@ double mw_step_buckets(const struct mw_step_price *p, int device, double params,
         return chunks;
     }
     return chunks - 1 + pieces(params / chunks, bucket);
+}
+
+double mw_step_bucket_growth(const struct mw_step_price *p)
+{
+    const struct mw_stack *stack = &p->ctx->stack;
+
+    return stack->copies_bucket && p->layout->bucket_size > 0
+               ? p->layout->bucket_size / stack->bucket
+               : 1;
 }
 
 double mw_step_pieces_overlap(double overlap, const struct mw_pieces *pieces)

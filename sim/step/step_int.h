@@ -370,6 +370,9 @@ struct mw_pieces mw_share_reduce(const struct mw_step_price *p,
  * else the stack has it: 1 or more. */
 double mw_step_buckets(const struct mw_step_price *p, int device, double params,
                        bool is_expert);
+/* Memory of a bucket that is copied, over that of the stack's own size; 1 where
+ * none is. */
+double mw_step_bucket_growth(const struct mw_step_price *p);
 /* What can be hidden of a transfer in pieces of which the last, or the first,
  * has nothing beside it; the stack would hide `overlap`. */
 double mw_step_pieces_overlap(double overlap, const struct mw_pieces *pieces);

@@ -252,7 +252,7 @@ static double buffers_of(const struct mw_step_price *p,
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     const struct mw_layout *l = p->layout;
-    double bytes = habit->workspace_bytes +
+    double bytes = habit->workspace_bytes * mw_step_bucket_growth(p) +
                    habit->param_bytes * (l->zero >= 3 ? n->share : n->whole) +
                    habit->dummy_bytes * dummy_params(p, n_units);
 

@@ -371,6 +371,31 @@ static void test_neither_small_nor_large(void **state)
     end(&c);
 }
 
+/* DeepSpeed's bucket is made whole, in 2 bytes an element. */
+static void test_memory(void **state)
+{
+    static const char *const stacks[] = {"megatron-deepspeed", "megatron-core"};
+    struct case_of c;
+
+    (void)state;
+    begin(&c);
+    for (int i = 0; i < 2; i++) {
+        struct mw_step_result r[2];
+
+        assert_int_equal(mw_cost_ctx_set_stack(&c.w.ctx, stacks[i], NULL),
+                         MW_OK);
+        c.l.bucket_size = 500000000;
+        step_simulate(&r[0], &c.w.s, &c.l, &c.w.ctx, NULL);
+        c.l.bucket_size = 50000000;
+        step_simulate(&r[1], &c.w.s, &c.l, &c.w.ctx, NULL);
+        mw_assert_near(r[0].allocated_bytes - r[1].allocated_bytes,
+                       i == 0 ? 2 * 450e6 : 0, 1e-9, 1);
+        mw_step_result_release(&r[0]);
+        mw_step_result_release(&r[1]);
+    }
+    end(&c);
+}
+
 /* ---- ledger ---------------------------------------------------------------
  */
 /* Buckets are counted, their bytes are the same in any number, and their time
@@ -420,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_megatron),
         cmocka_unit_test(test_default_is_a_size),
         cmocka_unit_test(test_neither_small_nor_large),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_ledger)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
