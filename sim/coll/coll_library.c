@@ -8,6 +8,8 @@
  */
 #include "sim/coll/coll_library.h"
 
+#include "sim/coll/moe.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +26,8 @@ struct library {
     const struct mw_hwdb *db;
     pthread_mutex_t lock;
     MW_ARRAY(struct shelf *) shelf;
+    struct mw_moe_table *moe; /* NULL: not read yet, or not there */
+    bool has_tried_moe;
 };
 
 struct mw_coll_query mw_coll_query_of(const struct mw_system *system,
@@ -111,6 +115,56 @@ static struct mw_coll_curves *curves_of(struct mw_coll_library *library,
     return found->curves;
 }
 
+/* Multiprocessors that the kernels take: Buffer.num_sms of DeepEP and
+ * moe_deepep_num_sms of Megatron-Core. */
+enum { EXPERT_SMS = 20 };
+
+static const struct mw_moe_table *moe_of(struct library *lib)
+{
+    pthread_mutex_lock(&lib->lock);
+    if (!lib->has_tried_moe) {
+        lib->has_tried_moe = true;
+        if (mw_moe_table_load(lib->db, &lib->moe, NULL) != MW_OK) {
+            lib->moe = NULL;
+        }
+    }
+    pthread_mutex_unlock(&lib->lock);
+    return lib->moe;
+}
+
+/* The throughput kernels; an even router, as the step's own bytes are. Racks
+ * are left to all-to-alls: stacks take HybridEP there (Megatron-Bridge's
+ * recipes for GB200 and GB300), whose kernels have no row. */
+static bool experts_s(struct mw_coll_library *library,
+                      const struct mw_system *system,
+                      const struct mw_expert_exchange *x, double *out_s,
+                      const char **out_source)
+{
+    const struct mw_moe_table *table = moe_of((struct library *)library);
+    struct mw_moe_traffic traffic = {.n_experts = x->n_experts,
+                                     .top_k = x->top_k,
+                                     .n_ranks = x->group.n_ranks,
+                                     .ranks_per_node = x->group.ranks_per_node,
+                                     .n_nodes_max = x->node_limit,
+                                     .routing = MW_MOE_UNIFORM};
+    struct mw_moe_query query = {.kernel = MW_MOE_NORMAL,
+                                 .tokens_per_rank = x->token_bytes,
+                                 .hidden = 1,
+                                 .dispatch_bytes = 1,
+                                 .combine_bytes = 1,
+                                 .sms = EXPERT_SMS};
+    struct mw_moe_time t;
+
+    if (table == NULL || system->scaleup_gpus > system->gpus_per_node ||
+        !mw_moe_is_measured(table, system, query.kernel, x->group.n_nodes) ||
+        mw_moe_predict(table, system, &traffic, &query, &t, NULL) != MW_OK) {
+        return false;
+    }
+    *out_s = x->is_return ? t.balanced_combine_s : t.balanced_dispatch_s;
+    *out_source = t.source;
+    return true;
+}
+
 static void library_free(struct mw_hwdb_loan *loan)
 {
     struct library *lib = (struct library *)loan;
@@ -121,6 +175,7 @@ static void library_free(struct mw_hwdb_loan *loan)
         mw_free(lib->shelf.v[i]);
     }
     mw_array_release(&lib->shelf);
+    mw_moe_table_free(lib->moe);
     pthread_mutex_destroy(&lib->lock);
     mw_free(lib);
 }
@@ -131,6 +186,7 @@ void mw_coll_library_lend(struct mw_hwdb *db)
 
     lib->head.loan.free = library_free;
     lib->head.curves_of = curves_of;
+    lib->head.experts_s = experts_s;
     lib->db = db;
     pthread_mutex_init(&lib->lock, NULL);
     mw_hwdb_lend(db, &lib->head.loan);

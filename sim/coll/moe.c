@@ -271,6 +271,13 @@ static const struct moe_row *find(const struct mw_moe_table *t,
     return best;
 }
 
+bool mw_moe_is_measured(const struct mw_moe_table *table,
+                        const struct mw_system *system,
+                        enum mw_moe_kernel kernel, int nodes)
+{
+    return find(table, system, kernel, nodes, 24) != NULL;
+}
+
 /* ---- times ---- */
 
 /* Copies that the busiest rank takes, in units of one rank's tokens; balanced:

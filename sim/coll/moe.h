@@ -86,6 +86,11 @@ struct mw_moe_table; /* rows of coll_moe.csv */
 enum mw_status mw_moe_table_load(const struct mw_hwdb *db,
                                  struct mw_moe_table **out, struct mw_err *err);
 void mw_moe_table_free(struct mw_moe_table *table);
+/* Were the kernels measured on the system's class, inside a node or, with
+ * nodes > 1, over a network? */
+bool mw_moe_is_measured(const struct mw_moe_table *table,
+                        const struct mw_system *system,
+                        enum mw_moe_kernel kernel, int nodes);
 /* Bytes of the elements that bound a phase: what the busiest rank takes (over
  * a network, for normal kernels, the busiest node), per byte of an element. */
 double mw_moe_elements(const struct mw_moe_load *load,

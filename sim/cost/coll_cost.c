@@ -285,6 +285,37 @@ struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
     return cost;
 }
 
+bool mw_cost_experts(const struct mw_cost_ctx *ctx,
+                     const struct mw_expert_exchange *exchange,
+                     struct mw_cost *out, struct mw_explain *explain)
+{
+    const struct mw_group *g = &exchange->group;
+    double speed = g->n_nodes > 1 ? ctx->net_speed : ctx->link_speed;
+    struct mw_expert_exchange scaled = *exchange;
+    const char *source = NULL;
+    double time_s;
+
+    scaled.token_bytes *= ctx->latency_speed / speed;
+    if (ctx->library == NULL || ctx->library->experts_s == NULL ||
+        !ctx->library->experts_s(ctx->library, ctx->system, &scaled, &time_s,
+                                 &source)) {
+        return false;
+    }
+    *out = (struct mw_cost){time_s / ctx->latency_speed, MW_RUNG_CURVE};
+    if (explain != NULL) {
+        mw_explain_child(
+            explain, exchange->is_return ? "combine" : "dispatch", out->time_s,
+            mw_arena_printf(explain->arena,
+                            "latency + copies of %.6g MB of tokens to %d of %d "
+                            "experts on %d ranks, %d nodes / bandwidth",
+                            exchange->token_bytes / 1e6, exchange->top_k,
+                            exchange->n_experts, g->n_ranks, g->n_nodes),
+            source)
+            ->bound = g->n_nodes > 1 ? "network" : "links";
+    }
+    return true;
+}
+
 double mw_cost_coll_wire_part(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                               double bytes, const struct mw_group *group)
 {

@@ -50,6 +50,16 @@ bool mw_coll_curves_ask(struct mw_coll_curves *curves, enum mw_coll_op op,
                         double bytes, const struct mw_group *group,
                         struct mw_coll_point *out);
 
+/* Tokens on their way to the ranks of their experts, or results back, by
+ * kernels that were measured as such (DeepEP). */
+struct mw_expert_exchange {
+    int n_experts, top_k;
+    int node_limit;     /* nodes that a token goes to at most; 0: any */
+    double token_bytes; /* of a rank's tokens, each once */
+    bool is_return;
+    struct mw_group group;
+};
+
 /* The curves of every system of a database, lent to it (mw_hwdb_lend).
  * curves_of returns those of a system, which may be a changed copy of a row
  * (other NICs), NULL when there is no model for it; the library owns them. Any
@@ -58,6 +68,12 @@ struct mw_coll_library {
     struct mw_hwdb_loan loan;
     struct mw_coll_curves *(*curves_of)(struct mw_coll_library *library,
                                         const struct mw_system *system);
+    /* Seconds of one exchange, and their source; false where the system's class
+     * was not measured over so many nodes. NULL: nothing was. */
+    bool (*experts_s)(struct mw_coll_library *library,
+                      const struct mw_system *system,
+                      const struct mw_expert_exchange *exchange, double *out_s,
+                      const char **out_source);
 };
 
 #endif

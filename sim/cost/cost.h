@@ -235,6 +235,7 @@ struct mw_cost_ctx {
      * What the links inside a domain, those between and every latency are
      * times faster than the system's (what-if; 1). */
     struct mw_coll_curves *curves;
+    struct mw_coll_library *library; /* which they are of; NULL: none */
     double link_speed, net_speed, latency_speed;
     double device_context_bytes; /* memory beside tensors; 0 on a CPU */
     double comm_buffer_bytes;    /* of one communicator; 0 on a CPU */
@@ -288,6 +289,11 @@ double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks);
 /* One operator on the device (not MW_OP_COLL). explain may be NULL. */
 struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
                           struct mw_explain *explain);
+/* An exchange of tokens with experts by kernels made for it, as they were
+ * measured; false where they were not. */
+bool mw_cost_experts(const struct mw_cost_ctx *ctx,
+                     const struct mw_expert_exchange *exchange,
+                     struct mw_cost *out, struct mw_explain *explain);
 /*
  * A collective of `bytes` (nccl-tests size: the whole buffer) over a group:
  * measured curve if there is one for the system and group size, else the

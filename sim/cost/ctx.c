@@ -239,6 +239,7 @@ void mw_cost_ctx_take_curves(struct mw_cost_ctx *ctx)
     struct mw_coll_library *library =
         (struct mw_coll_library *)mw_hwdb_loan(ctx->db);
 
+    ctx->library = library;
     ctx->curves =
         library != NULL ? library->curves_of(library, ctx->system) : NULL;
 }

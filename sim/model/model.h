@@ -270,6 +270,8 @@ struct mw_op {
     bool is_routed; /* of rows that a router sent here: a rank may have more
                        of them than the mean, of which all figures are */
     bool is_attention; /* of a layer's attention part, not of its MLP */
+    bool is_return; /* MW_OP_COLL over ep: results (backward: gradients of what
+                       was sent) come back to the ranks of their tokens */
     bool is_inner; /* MW_OP_COLL over cp: among the layout's cp_inner ranks; the
                       others with cp_inner go between such sets */
 };

@@ -247,6 +247,8 @@ static void emit_coll(const struct mw_fstep *step, enum mw_pass pass, int coll,
             op.coll_bytes = step->bytes_b;
         }
         op.pass = pass;
+        op.is_return =
+            op.dim == MW_DIM_EP && step->op.is_return == (pass == MW_PASS_F);
         op.coll = (enum mw_coll_op)coll;
         op.coll_bytes *= coll == MW_ALL_GATHER ? step->gather_share : 1;
         push(out, &op);

@@ -95,13 +95,14 @@ static void add_grouped(const struct mw_sizes *s, const char *name,
 /* An all-to-all of so many bytes forward and backward. */
 static void add_exchange(const struct mw_sizes *s, const char *name,
                          double forward_bytes, double backward_bytes,
-                         struct mw_fsteps *out)
+                         bool is_return, struct mw_fsteps *out)
 {
     struct mw_fstep *step = mw_fstep_coll(
         out, s, name, MW_DIM_EP, MW_ALL_TO_ALL, MW_ALL_TO_ALL, forward_bytes);
 
     if (step != NULL) {
         step->bytes_b = backward_bytes;
+        step->op.is_return = is_return;
     }
 }
 
@@ -119,7 +120,7 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
                             ? message * mw_dtype_bytes(MW_FP8) / s->el
                             : message;
 
-    add_exchange(s, "dispatch", to_experts, message, out);
+    add_exchange(s, "dispatch", to_experts, message, false, out);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
                   MW_REDUCE_SCATTER, gathered);
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
@@ -129,7 +130,7 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
                   MW_ALL_GATHER, gathered);
-    add_exchange(s, "combine", message, to_experts, out);
+    add_exchange(s, "combine", message, to_experts, true, out);
 }
 
 /* The tokens are those that the router saw; it keeps them for both. A gated

@@ -48,8 +48,9 @@ static struct mw_ledger_row *row_of(struct sums *s, enum mw_dim dim,
     return &s->rows.v[s->rows.n - 1];
 }
 
-static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
-                double count, double bytes, const struct mw_group *group)
+static void add_timed(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
+                      double count, double bytes, const struct mw_group *group,
+                      double each_s)
 {
     if (group->n_ranks <= 1 || !(count * bytes > 0)) {
         return;
@@ -59,8 +60,14 @@ static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
     row->count += count;
     row->message_bytes += count * bytes;
     row->wire_bytes += count * bytes * wire_share(op, group->n_ranks);
-    row->time_s +=
-        count * mw_cost_coll(s->f->price.ctx, op, bytes, group, NULL).time_s;
+    row->time_s += count * each_s;
+}
+
+static void add(struct sums *s, enum mw_dim dim, enum mw_coll_op op,
+                double count, double bytes, const struct mw_group *group)
+{
+    add_timed(s, dim, op, count, bytes, group,
+              mw_cost_coll(s->f->price.ctx, op, bytes, group, NULL).time_s);
 }
 
 /* Collectives inside the passes of n units. */
@@ -78,8 +85,9 @@ static void add_unit(struct sums *s, enum mw_step_unit unit, double n,
         const struct mw_op *op = &ops.v[i];
 
         if (op->kind == MW_OP_COLL) {
-            add(s, op->dim, op->coll, n * mw_op_times(op),
-                mw_step_coll_bytes(p, op), mw_step_op_group(p, op));
+            add_timed(s, op->dim, op->coll, n * mw_op_times(op),
+                      mw_step_coll_bytes(p, op), mw_step_op_group(p, op),
+                      mw_step_coll_cost(p, op, NULL).time_s);
         }
     }
     mw_array_release(&ops);

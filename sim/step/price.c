@@ -76,34 +76,6 @@ static double overlap_of(const struct mw_step_price *p, enum mw_lane lane)
     return 0;
 }
 
-/*
- * Of k copies of a token that go to experts spread over N nodes, those that
- * leave it when each node gets it once:
- *   (N-1) (1 - (1 - 1/N)^k)  of  k (N-1) / N
- *
- * With its experts on M < N nodes (group-limited routing), M for N on the
- * left, of which (N-1) / N are other nodes.
- */
-static double once_per_node(const struct mw_step_price *p,
-                            const struct mw_op *op)
-{
-    double n = p->group[op->dim].n_nodes, k = p->scenario->model.moe.top_k;
-    double limit = p->scenario->model.moe.node_limit;
-
-    if (!p->ctx->stack.sends_once || op->coll != MW_ALL_TO_ALL || n <= 1) {
-        return 1;
-    }
-    if (limit > 0) {
-        n = fmin(n, limit);
-    }
-    return n * (1 - pow(1 - 1 / n, k)) / k;
-}
-
-double mw_step_coll_bytes(const struct mw_step_price *p, const struct mw_op *op)
-{
-    return op->coll_bytes * once_per_node(p, op);
-}
-
 /* The cores of a phase, while exchanges are added: how many windows there are
  * and what is left of each. */
 struct ring {
@@ -172,9 +144,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     int n = mw_op_times(op);
     double coll_bytes = is_coll ? mw_step_coll_bytes(p, op) : 0;
     struct mw_cost cost =
-        is_coll ? mw_cost_coll(p->ctx, op->coll, coll_bytes,
-                               mw_step_op_group(p, op), at->explain)
-                : op_cost(p, op, at);
+        is_coll ? mw_step_coll_cost(p, op, at->explain) : op_cost(p, op, at);
     bool is_causal = p->scenario->workload.causal_flops;
 
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {

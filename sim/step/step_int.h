@@ -198,6 +198,10 @@ const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
  * each node that has experts of it. */
 double mw_step_coll_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
+/* What it takes alone. */
+struct mw_cost mw_step_coll_cost(const struct mw_step_price *p,
+                                 const struct mw_op *op,
+                                 struct mw_explain *explain);
 struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
