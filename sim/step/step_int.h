@@ -281,10 +281,12 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
 double mw_zero_colls_s(const struct mw_step_price *p,
                        const struct mw_zero_colls *colls,
                        enum mw_zero_when when);
-/* One piece of each. */
-double mw_zero_colls_last_s(const struct mw_step_price *p,
-                            const struct mw_zero_colls *colls,
-                            enum mw_zero_when when);
+struct mw_pieces {
+    double all_s, last_s; /* one piece of each collective */
+};
+struct mw_pieces mw_zero_colls_pieces(const struct mw_step_price *p,
+                                      const struct mw_zero_colls *colls,
+                                      enum mw_zero_when when);
 /* Of messages to other ranks, as mw_cost_coll counts them. */
 double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
                            enum mw_zero_when when);
@@ -349,9 +351,6 @@ struct mw_share {
     double params[2], tensors[2];
     double buckets[2]; /* messages: of buckets, or of tensors one by one */
     const struct mw_group *groups;
-};
-struct mw_pieces {
-    double all_s, last_s; /* one piece of each collective */
 };
 /* What a device sends of its parameters after the last pass. */
 struct mw_share mw_share_of(const struct mw_step_price *p, int device,

@@ -137,9 +137,9 @@ static void set_part(double all_s, const struct filled *sum,
     }
 }
 
-void mw_wires_tail(const struct mw_step_price *p, int device,
-                   const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
-                   struct mw_tail *tail)
+static void fill_tail(const struct mw_step_price *p, int device,
+                      const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                      struct mw_tail *tail)
 {
     const struct mw_group groups[] = {
         mw_step_sharers(p, p->grad_group, device),
@@ -150,9 +150,6 @@ void mw_wires_tail(const struct mw_step_price *p, int device,
     struct filled reduce = {0}, gather = {0};
     struct mw_zero_colls colls;
 
-    if (p->wires == NULL) {
-        return;
-    }
     if (p->layout->zero < 2) {
         mw_zero_reduce_colls(p, share.params, share.buckets, groups, &colls);
         fill_colls(p, &colls, MW_ZERO_SCATTER, &reduce);
@@ -170,6 +167,15 @@ void mw_wires_tail(const struct mw_step_price *p, int device,
              tail->reduce_part);
     set_part(mw_time_to_s(tail->gather_ps) + tail->hidden_gather_s, &gather,
              tail->gather_part);
+}
+
+void mw_wires_tail(const struct mw_step_price *p, int device,
+                   const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                   struct mw_tail *tail)
+{
+    if (p->wires != NULL) {
+        fill_tail(p, device, n_units, has_tied_twin, tail);
+    }
 }
 
 void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,

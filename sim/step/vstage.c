@@ -325,9 +325,7 @@ static struct mw_pieces reduction(const struct mw_step_price *p,
                   p->ctx->stack.share != MW_SHARE_FLAT;
     struct mw_pieces sum =
         is_own ? mw_share_reduce(p, sent)
-               : (struct mw_pieces){
-                     mw_zero_colls_s(p, colls, MW_ZERO_SCATTER),
-                     mw_zero_colls_last_s(p, colls, MW_ZERO_SCATTER)};
+               : mw_zero_colls_pieces(p, colls, MW_ZERO_SCATTER);
     double replica_s =
         mw_step_replicas_s(p, n->dense, n->expert, sent->buckets[0]);
 

@@ -132,40 +132,32 @@ void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
     }
 }
 
-/* One of the pieces. */
-static double coll_s(const struct mw_step_price *p,
-                     const struct mw_zero_coll *c)
+struct mw_pieces mw_zero_colls_pieces(const struct mw_step_price *p,
+                                      const struct mw_zero_colls *colls,
+                                      enum mw_zero_when when)
 {
-    return mw_cost_coll(p->ctx, c->op, c->bytes / c->pieces, &c->group, NULL)
-        .time_s;
+    struct mw_pieces sum = {0, 0};
+
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+
+        if (c->when == when) {
+            double piece_s = mw_cost_coll(p->ctx, c->op, c->bytes / c->pieces,
+                                          &c->group, NULL)
+                                 .time_s;
+
+            sum.all_s += c->pieces * piece_s;
+            sum.last_s += piece_s;
+        }
+    }
+    return sum;
 }
 
 double mw_zero_colls_s(const struct mw_step_price *p,
                        const struct mw_zero_colls *colls,
                        enum mw_zero_when when)
 {
-    double sum = 0;
-
-    for (int i = 0; i < colls->n; i++) {
-        const struct mw_zero_coll *c = &colls->v[i];
-
-        sum += c->when == when ? c->pieces * coll_s(p, c) : 0;
-    }
-    return sum;
-}
-
-double mw_zero_colls_last_s(const struct mw_step_price *p,
-                            const struct mw_zero_colls *colls,
-                            enum mw_zero_when when)
-{
-    double sum = 0;
-
-    for (int i = 0; i < colls->n; i++) {
-        const struct mw_zero_coll *c = &colls->v[i];
-
-        sum += c->when == when ? coll_s(p, c) : 0;
-    }
-    return sum;
+    return mw_zero_colls_pieces(p, colls, when).all_s;
 }
 
 double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
