@@ -135,6 +135,8 @@ static void add_once(struct mw_explain *stage, const char *name,
                             alone),
             "the layout's bucket_size, else the stack's")
             ->count = n_buckets;
+        mw_explain_child(node, "behind passes", -hidden_s,
+                         "hidden of them, and so not in the step", NULL);
     }
 }
 
