@@ -334,8 +334,13 @@ static int name_index(const char *name, int len)
 
 /* Ids of texts: schedules by their place, then orders, recomputation, dtypes.
  * Ranges do not overlap, so a text compared with the wrong value is false. */
-enum { ID_ORDER = 1000, ID_RECOMPUTE = 2000, ID_DTYPE = 3000, ID_FORM = 4000,
-       ID_OPTIMIZER = 5000 };
+enum {
+    ID_ORDER = 1000,
+    ID_RECOMPUTE = 2000,
+    ID_DTYPE = 3000,
+    ID_FORM = 4000,
+    ID_OPTIMIZER = 5000
+};
 
 static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
                        int64_t base)
@@ -521,7 +526,8 @@ static void add_value(const struct mw_layout *l, const int64_t *v, int index,
     } else if (index == V_order) {
         mw_str_add(out, l->order);
     } else if (index == V_optimizer) {
-        mw_str_add(out, mw_optimizer_name((int)(v[index] - ID_OPTIMIZER)));
+        mw_str_add(out, mw_optimizer_name(
+                            (enum mw_optimizer_kind)(v[index] - ID_OPTIMIZER)));
     } else {
         mw_str_addf(out, "%" PRId64, v[index]);
     }

@@ -28,11 +28,11 @@ enum { SMALL_ELEMENTS = 4096, BLOCK_ELEMENTS = 256 };
 static const double fp32_bytes = 4;
 static const double adam8bit_bytes = 2 * (1 + 4.0 / BLOCK_ELEMENTS);
 
-const char *mw_optimizer_name(int kind)
+const char *mw_optimizer_name(enum mw_optimizer_kind kind)
 {
     const struct mw_enum *e = mw_optimizer_enums;
 
-    while (e->name != NULL && e->value != kind) {
+    while (e->name != NULL && e->value != (int)kind) {
         e++;
     }
     return e->name != NULL ? e->name : "?";

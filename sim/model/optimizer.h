@@ -38,7 +38,7 @@ enum mw_optimizer_kind {
 enum mw_main_params { MW_MAIN_FP32, MW_MAIN_FP16, MW_MAIN_NONE };
 
 extern const struct mw_enum mw_optimizer_enums[], mw_main_params_enums[];
-const char *mw_optimizer_name(int kind); /* "adamw" */
+const char *mw_optimizer_name(enum mw_optimizer_kind kind); /* "adamw" */
 
 struct mw_optimizer {
     enum mw_optimizer_kind kind;

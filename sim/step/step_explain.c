@@ -165,7 +165,10 @@ static void add_tail(const struct mw_step_frame *f, int d,
              t->hidden_reduce_s, t->reduce_buckets, "last");
     add_plain(stage, "gradients that tp ranks share", t->shared_ps,
               "all-reduce over tp", bound_of(&p->group[MW_DIM_TP]));
-    add_plain(stage, "optimizer", t->optimizer_ps,
+    add_plain(stage, "Muon's products", t->muon_ps,
+              "5 Newton-Schulz steps of 3 bf16 products on each matrix",
+              "compute");
+    add_plain(stage, "optimizer", t->optimizer_ps - t->muon_ps,
               "state bytes / memory bandwidth, and what the host does once",
               "memory");
     add_plain(stage, "optimizer on the host", t->offload_ps,

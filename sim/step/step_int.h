@@ -133,6 +133,7 @@ struct mw_tail {
     mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
     mw_time optimizer_ps;
+    mw_time muon_ps;    /* of it: Muon's products */
     mw_time offload_ps; /* what the host's part of the optimizer takes longer */
     mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;

@@ -453,6 +453,7 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     double update_s = optimizer_s(p, &n, &update);
 
     out->optimizer_ps = step_ps(update_s);
+    out->muon_ps = update.muon_s > 0 ? step_ps(update.muon_s) : 0;
     out->offload_ps =
         step_ps(fmax(0, mw_offload_optimizer_s(p, updated(p, &n)) - update_s));
     if (layout->zero == 1 || layout->zero == 2) {
