@@ -14,8 +14,8 @@
 
 static const double day_s = 86400;
 
-static struct mw_front_prices prices_of(const struct mw_plan_args *a,
-                                        const struct mw_cost_ctx *ctx)
+struct mw_front_prices mw_plan_prices(const struct mw_plan_args *a,
+                                      const struct mw_cost_ctx *ctx)
 {
     double low = a->job.usd_per_gpu_hour, high = low;
     const struct mw_constant *power = NULL;
@@ -197,7 +197,7 @@ int mw_plan_run_front(const struct mw_plan_args *a,
 {
     struct mw_err err = {0};
     struct mw_front f;
-    struct mw_front_prices prices = prices_of(a, ctx);
+    struct mw_front_prices prices = mw_plan_prices(a, ctx);
     enum mw_status status =
         mw_front_find(scenario, ctx, &a->search, a->front, &prices, &f, &err);
 

@@ -68,29 +68,34 @@ enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
 {
     struct mw_search_result r = {.n_plans = 0};
     struct mw_comparison c;
-    enum mw_status status = find_other(a, scenario, ctx, &r, err);
+    bool has_other = a->has_goals && !a->why; /* ranked by the same goals */
+    enum mw_status status =
+        has_other ? MW_OK : find_other(a, scenario, ctx, &r, err);
     size_t which = a->why ? 0 : 1;
+    const struct mw_search_result *from = has_other ? best : &r;
 
-    if (status == MW_OK && r.n_plans <= which) {
+    if (status == MW_OK && from->n_plans <= which) {
         status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
     }
     if (status == MW_OK) {
         status = mw_plans_compare(scenario, ctx, &best->plans[0],
-                                  &r.plans[which], &c, err);
+                                  &from->plans[which], &c, err);
     }
     if (status == MW_OK) {
         char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
 
         snprintf(name, sizeof name, "%s (%s)",
                  a->why ? a->why : "the runner-up",
-                 mw_layout_text(&r.plans[which].layout, text));
+                 mw_layout_text(&from->plans[which].layout, text));
         if (json) {
             mw_json_set(json, "why", mw_plan_view_why_json(&c));
         } else {
             mw_plan_view_why(&c, name);
         }
     }
-    mw_search_result_release(&r);
+    if (!has_other) {
+        mw_search_result_release(&r);
+    }
     return status;
 }
 
@@ -109,7 +114,7 @@ enum mw_status mw_plan_say_robust(const struct mw_plan_args *a,
     if (status == MW_OK && json) {
         mw_json_set(json, "robust", mw_plan_view_robust_json(rows, n));
     } else if (status == MW_OK) {
-        mw_plan_view_robust(rows, n);
+        mw_plan_view_robust(ctx, rows, n);
     }
     return status;
 }

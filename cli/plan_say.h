@@ -5,7 +5,9 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/sim_job.h"
-#include "planner/planner.h"
+#include "planner/goals.h"
+
+enum { MW_PLAN_MERGES_MAX = 1024 };
 
 struct mw_plan_args {
     struct mw_cli cli;
@@ -24,6 +26,12 @@ struct mw_plan_args {
     struct mw_sim_job_args job; /* the whole job, where tokens are given */
     unsigned front;             /* enum mw_front_by over numbers of nodes */
     double within_s;            /* --within; 0: not asked */
+    const char *part;           /* file of a shard, or NULL */
+    const char *merge[MW_PLAN_MERGES_MAX];
+    int n_merges;
+    /* --objective, else the scenario's; has_goals: more than one search. */
+    struct mw_objective objective;
+    bool has_goals;
 };
 
 /* KEY=VALUE,... of an option into a search's pinned dimensions. */
@@ -53,6 +61,10 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
                         const struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx);
 
+/* The ranking of plans (plan_run.c): returns the exit status. */
+int mw_plan_run(const struct mw_plan_args *a,
+                const struct mw_scenario *scenario,
+                const struct mw_cost_ctx *ctx);
 /* plan --mixed (plan_mixed.c): returns the exit status. */
 int mw_plan_run_mixed(const struct mw_plan_args *a,
                       const struct mw_scenario *scenario,
@@ -61,6 +73,29 @@ int mw_plan_run_mixed(const struct mw_plan_args *a,
 int mw_plan_run_front(const struct mw_plan_args *a,
                       const struct mw_scenario *scenario,
                       const struct mw_cost_ctx *ctx);
+/* Dollars (--price or the table's lowest) and watts; NaN: no price. */
+struct mw_front_prices mw_plan_prices(const struct mw_plan_args *a,
+                                      const struct mw_cost_ctx *ctx);
+/* The objective's search (plan_goals.c); release with mw_goals_release. */
+enum mw_status mw_plan_goals(const struct mw_plan_args *a,
+                             const struct mw_scenario *scenario,
+                             const struct mw_cost_ctx *ctx,
+                             struct mw_goals_result *out, struct mw_err *err);
+/* --merge: the parts as one result; --part: a shard's result to its file
+ * (plan_shard.c). */
+enum mw_status mw_plan_join(const struct mw_plan_args *a,
+                            const struct mw_scenario *scenario,
+                            const struct mw_cost_ctx *ctx,
+                            struct mw_search_result *out, struct mw_err *err);
+enum mw_status mw_plan_write_part(const struct mw_plan_args *a,
+                                  const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_result *r,
+                                  struct mw_err *err);
+void mw_plan_goals_print(const struct mw_plan_args *a,
+                         const struct mw_goals_result *g);
+json_t *mw_plan_goals_json(const struct mw_plan_args *a,
+                           const struct mw_goals_result *g);
 /* plan --experts (plan_experts.c): returns the exit status. */
 int mw_plan_run_experts(const struct mw_plan_args *a,
                         const struct mw_scenario *scenario);

@@ -134,6 +134,7 @@ void mw_plan_view_print(const struct mw_scenario *s,
     } else {
         printf("the first is the best simulated, not proved best.\n");
     }
+    mw_plan_view_tied(ctx, r);
 }
 
 static void set_modules(json_t *o, int modules)
@@ -200,6 +201,8 @@ json_t *mw_plan_view_json(const struct mw_scenario *s,
                           const struct mw_search_result *r)
 {
     json_t *o = json_object(), *pruned = json_object(), *plans = json_array();
+    const struct mw_model_error *error = mw_robust_error(ctx);
+
     mw_json_set_str(o, "stack", ctx->stack.name);
     mw_json_set_real(o, "usable_bytes", mw_step_usable_bytes(s, ctx));
     mw_json_set_int(o, "enumerated", (long long)r->enumerated);
@@ -216,8 +219,14 @@ json_t *mw_plan_view_json(const struct mw_scenario *s,
     mw_json_set_real(o, "gap", r->gap);
     mw_json_set_real(o, "wall_time_s", r->wall_time_s);
     for (size_t i = 0; i < r->n_plans; i++) {
-        json_array_append_new(plans, mw_plan_view_candidate(&r->plans[i]));
+        json_t *plan = mw_plan_view_candidate(&r->plans[i]);
+
+        mw_json_set_bool(plan, "within_model_error",
+                         mw_robust_is_tied(error, r->plans[i].step_time_s,
+                                           mw_plan_view_fastest(r)));
+        json_array_append_new(plans, plan);
     }
+    mw_json_set(o, "model_error", mw_plan_view_error_json(error));
     mw_json_set(o, "plans", plans);
     return o;
 }
@@ -296,55 +305,6 @@ json_t *mw_plan_view_why_json(const struct mw_comparison *c)
     mw_json_set_real(o, "other_bytes", c->other_bytes);
     mw_json_set(o, "memory_bytes", terms_json(c->memory, MW_MEMORY_TERMS));
     return o;
-}
-
-void mw_plan_view_robust(const struct mw_robust_row *rows, size_t n)
-{
-    struct mw_table *t = mw_table_new();
-
-    printf("\nStep time and rank when the world differs (* the rank "
-           "changes):\n");
-    mw_table_col(t, "#", true);
-    for (int k = 0; k < MW_ROBUST_CASES; k++) {
-        mw_table_col(t, mw_robust_case(k)->name, true);
-    }
-    mw_table_col(t, "", false);
-    for (size_t i = 0; i < n; i++) {
-        mw_table_row(t);
-        mw_table_cell(t, "%zu", i + 1);
-        for (int k = 0; k < MW_ROBUST_CASES; k++) {
-            char time[MW_FMT_MAX];
-
-            mw_table_cell(t, "%s (%d)",
-                          mw_fmt_seconds(rows[i].step_time_s[k], time),
-                          rows[i].rank[k]);
-        }
-        mw_table_cell(t, "%s", rows[i].changes ? "*" : "");
-    }
-    mw_table_print(t, stdout);
-    mw_table_free(t);
-}
-
-json_t *mw_plan_view_robust_json(const struct mw_robust_row *rows, size_t n)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < n; i++) {
-        json_t *o = json_object(), *cases = json_array();
-
-        for (int k = 0; k < MW_ROBUST_CASES; k++) {
-            json_t *c = json_object();
-
-            mw_json_set_str(c, "case", mw_robust_case(k)->name);
-            mw_json_set_real(c, "step_time_s", rows[i].step_time_s[k]);
-            mw_json_set_int(c, "rank", rows[i].rank[k]);
-            json_array_append_new(cases, c);
-        }
-        mw_json_set_bool(o, "rank_changes", rows[i].changes);
-        mw_json_set(o, "cases", cases);
-        json_array_append_new(list, o);
-    }
-    return list;
 }
 
 void mw_plan_view_stages(const struct mw_stage_options *o)

@@ -22,9 +22,18 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c);
 void mw_plan_view_why(const struct mw_comparison *c, const char *name);
 json_t *mw_plan_view_why_json(const struct mw_comparison *c);
 
-/* Times and ranks of the first n plans when network or compute differ. */
-void mw_plan_view_robust(const struct mw_robust_row *rows, size_t n);
+/* Times and ranks of the first n plans when network or compute differ, and
+ * within the model's own error (plan_robust.c). */
+void mw_plan_view_robust(const struct mw_cost_ctx *ctx,
+                         const struct mw_robust_row *rows, size_t n);
 json_t *mw_plan_view_robust_json(const struct mw_robust_row *rows, size_t n);
+/* One line: how many of the plans cannot be told from the fastest. */
+void mw_plan_view_tied(const struct mw_cost_ctx *ctx,
+                       const struct mw_search_result *r);
+/* Least step time of the result's plans. */
+double mw_plan_view_fastest(const struct mw_search_result *r);
+/* Null for NULL. */
+json_t *mw_plan_view_error_json(const struct mw_model_error *error);
 
 /* Layers and recomputation of each stage. */
 void mw_plan_view_stages(const struct mw_stage_options *o);

@@ -8,6 +8,7 @@
 #include "cli/plan_say.h"
 #include "cli/plan_view.h"
 #include "planner/front.h"
+#include "planner/sweep.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +34,11 @@ enum {
     OPT_WITHIN,
     OPT_EXPERTS,
     OPT_REDUNDANT,
-    OPT_STACK
+    OPT_STACK,
+    OPT_OBJECTIVE,
+    OPT_SHARD,
+    OPT_PART,
+    OPT_MERGE
 };
 
 static const struct argp_option options[] = {
@@ -76,9 +81,15 @@ static const struct argp_option options[] = {
      "(dollars a token) or energy over all numbers of nodes that divide the "
      "scenario's",
      0},
+    {"objective", OPT_OBJECTIVE, "GOAL,...", 0,
+     "Instead of the scenario's objective: step_time, tokens_per_s_per_gpu, "
+     "cost_per_token, energy_per_token, gpus, memory, in order, each perhaps "
+     "with 'within 2 %'; all but step_time and memory over all numbers of "
+     "nodes that divide the scenario's",
+     0},
     {"within", OPT_WITHIN, "DAYS", 0,
-     "With --tokens and --pareto ...,gpus: the fewest GPUs that end within so "
-     "many days",
+     "With --tokens: only plans under which the whole job ends within so many "
+     "days; with --pareto ...,gpus the fewest GPUs that do",
      0},
     {"memory-margin", OPT_MARGIN, "BYTES", 0,
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
@@ -89,9 +100,9 @@ static const struct argp_option options[] = {
      "limits: framework)",
      0},
     {"robust", OPT_ROBUST, NULL, 0,
-     "Simulate the ranked plans again with another network, more spread "
-     "between "
-     "ranks, a slower host, and mark those whose rank changes",
+     "Simulate the ranked plans again with another network, a slow node, more "
+     "spread between ranks, a slower host, mark those whose rank changes, and "
+     "say which our own p90 error does not tell from the fastest",
      0},
     {"stage-recompute", OPT_STAGES, NULL, 0,
      "Choose recomputation for each layer of each stage of the best plan (one "
@@ -112,6 +123,14 @@ static const struct argp_option options[] = {
      0},
     {"redundant", OPT_REDUNDANT, "N", 0,
      "With --experts: so many copies beside one of each (default 0)", 0},
+    {"shard", OPT_SHARD, "I/N|auto", 0,
+     "Search only every N-th part of the space, from the I-th; auto: as Slurm "
+     "or Open MPI say; needs --part",
+     0},
+    {"part", OPT_PART, "FILE", 0,
+     "Write what a shard found and counted to this file, for --merge", 0},
+    {"merge", OPT_MERGE, "FILE", 0,
+     "Take this shard's part and search nothing; give it again for each", 0},
     {"jobs", OPT_JOBS, "N", 0, "Threads (default: one per core)", 0},
     {"time-limit", OPT_TIME_LIMIT, "TIME", 0,
      "Stop simulating after this time, e.g. 30s (default: none)", 0},
@@ -130,8 +149,15 @@ static const char doc[] =
     "--fix tp=2,pp=2,dp=2 -o p.yaml\n"
     "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml "
     "--why=schedule=1f1b\n"
+    "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --objective "
+    "'step_time within 2 %, memory'\n"
+    "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --objective gpus "
+    "--tokens 1e9 --within 1\n"
     "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --why-not "
-    "tp=4,pp=2\n\n"
+    "tp=4,pp=2\n"
+    "  srun -n 16 meshwright plan SCENARIO --shard auto --part part-%t.yaml; "
+    "then meshwright plan SCENARIO --merge part-0.yaml --merge part-1.yaml ... "
+    "-o plan.yaml\n\n"
     "\"proved best\" means: of all layouts enumerated, under the simulator's "
     "prices; every other was simulated or has a lower bound above the best.\n"
     "Exit status: 0 a plan was found; 1 no layout is feasible; 2 usage; "
@@ -158,6 +184,25 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
             a->front = 0;
         }
         return status;
+    }
+    if (key == OPT_SHARD) {
+        return mw_sweep_shard(arg, &a->search.shard, &a->search.n_shards, err);
+    }
+    if (key == OPT_MERGE) {
+        if (a->n_merges == MW_PLAN_MERGES_MAX) {
+            return mw_fail(err, MW_EUSAGE, "--merge: more than %d files",
+                           MW_PLAN_MERGES_MAX);
+        }
+        a->merge[a->n_merges++] = arg;
+        return MW_OK;
+    }
+    if (key == OPT_OBJECTIVE) {
+        struct mw_err why = {0};
+
+        status = mw_objective_parse(arg, &a->objective, &why);
+        return status == MW_OK
+                   ? MW_OK
+                   : mw_fail(err, MW_EUSAGE, "--objective: %s", why.text);
     }
     if (key == OPT_WITHIN) {
         if (mw_double_parse(arg, &a->within_s, NULL) == MW_OK &&
@@ -204,6 +249,29 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
     return mw_cli_int("--top", arg, 1, 100000, &a->top, err);
 }
 
+/* A shard is a search like another, whose answer is its part. */
+static void check_shard(const struct mw_plan_args *a, bool is_other,
+                        struct argp_state *state)
+{
+    bool is_shard = a->search.n_shards > 0;
+
+    if (is_shard != (a->part != NULL)) {
+        argp_error(state, "--shard and --part go together");
+    }
+    if (is_shard && a->n_merges > 0) {
+        argp_error(state, "--shard searches and --merge joins; one at a time");
+    }
+    if ((is_shard || a->n_merges > 0) && (is_other || a->within_s > 0)) {
+        argp_error(state, "--shard and --merge are of a ranking of plans: no "
+                          "--within, --why-not, --mixed, --experts, --pareto "
+                          "over nodes");
+    }
+    if (is_shard && (a->is_why || a->is_robust || a->is_staged || a->lp)) {
+        argp_error(state, "--why, --robust and --stage-recompute ask about the "
+                          "best plan: give them to --merge");
+    }
+}
+
 /* One kind of answer, and no words that it would not hear. */
 static void check_set(const struct mw_plan_args *a, struct argp_state *state)
 {
@@ -215,10 +283,22 @@ static void check_set(const struct mw_plan_args *a, struct argp_state *state)
                           "gpus, cost or energy ask for different things; one "
                           "at a time");
     }
-    if (a->within_s > 0 && (a->front == 0 || !(a->job.tokens > 0))) {
-        argp_error(state, "--within needs --tokens and --pareto ...,gpus");
+    bool is_pareto = a->front != 0 || a->search.rank_by == MW_RANK_PARETO;
+
+    if (a->within_s > 0 && !(a->job.tokens > 0)) {
+        argp_error(state, "--within needs --tokens");
     }
+    if (a->objective.n > 0 && (asked > 0 || is_pareto)) {
+        argp_error(state, "--objective ranks plans; --pareto, --experts, "
+                          "--mixed and --why-not do not");
+    }
+    if (a->within_s > 0 && (a->front == 0 && (asked > 0 || is_pareto))) {
+        argp_error(state, "--within goes with a ranking of plans or --pareto "
+                          "...,gpus");
+    }
+    check_shard(a, asked > 0, state);
     mw_cli_one_stdout(&a->cli, "-o", a->out, state);
+    mw_cli_one_stdout(&a->cli, "--part", a->part, state);
     if (a->redundant > 0 && a->experts == NULL) {
         argp_error(state, "--redundant needs --experts");
     }
@@ -257,6 +337,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_LP:
         a->lp = arg;
         return 0;
+    case OPT_PART:
+        a->part = arg;
+        return 0;
     case OPT_WHY:
         a->is_why = true;
         a->why = arg;
@@ -266,6 +349,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case OPT_FIX:
     case OPT_WITHIN:
+    case OPT_OBJECTIVE:
+    case OPT_SHARD:
+    case OPT_MERGE:
     case OPT_REDUNDANT:
     case OPT_SPACE:
     case OPT_FREE:
@@ -298,24 +384,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* ---- the work
  * -------------------------------------------------------------------- */
 
-static enum mw_status write_best(const struct mw_plan_args *a,
-                                 const struct mw_scenario *scenario,
-                                 const struct mw_search_result *r,
-                                 struct mw_err *err)
-{
-    if (!a->out) {
-        return MW_OK;
-    }
-    struct mw_plan plan;
-    enum mw_status status =
-        mw_candidate_plan(scenario, &r->plans[0], &plan, err);
-    if (status == MW_OK) {
-        status = mw_plan_save(&plan, a->out, a->is_explicit, err);
-        mw_plan_release(&plan);
-    }
-    return status;
-}
-
 /* An interrupt ends the search with what it has. */
 static volatile sig_atomic_t interrupted;
 
@@ -325,83 +393,24 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* Prints what was found; with an interrupt or a limit, the best so far. */
-static void show(const struct mw_plan_args *a,
-                 const struct mw_scenario *scenario,
-                 const struct mw_cost_ctx *ctx,
-                 const struct mw_search_result *r)
+/* The objective: the option's or the scenario's; what a single search cannot
+ * rank by takes several. */
+static void take_objective(struct mw_plan_args *a,
+                           const struct mw_scenario *scenario)
 {
-    mw_cli_say_stack(scenario, a->stack, ctx, a->cli.quiet);
-    mw_plan_view_print(scenario, ctx, r, (size_t)a->top);
-    if (a->out) {
-        printf("Plan written to %s\n", a->out);
+    if (a->search.rank_by != MW_RANK_TIME) {
+        return; /* --pareto */
     }
-}
+    if (a->objective.n == 0) {
+        a->objective = scenario->objective;
+    }
+    bool is_memory = mw_objective_is(&a->objective, MW_GOAL_MEMORY);
 
-/* What the whole job takes with the best plan. */
-static enum mw_status say_job(const struct mw_plan_args *a,
-                              const struct mw_scenario *scenario,
-                              const struct mw_cost_ctx *ctx,
-                              const struct mw_search_result *r, json_t *json,
-                              struct mw_err *err)
-{
-    struct mw_sim_job job;
-    enum mw_status status = mw_sim_job_make(&a->job, scenario, ctx,
-                                            r->plans[0].step_time_s, &job, err);
-
-    if (status == MW_OK && json) {
-        mw_json_set(json, "job", mw_sim_job_json(&job));
-    } else if (status == MW_OK) {
-        mw_sim_job_print(&job);
-    }
-    return status;
-}
-
-static int run(const struct mw_plan_args *a, const struct mw_scenario *scenario,
-               const struct mw_cost_ctx *ctx)
-{
-    struct mw_err err = {0};
-    struct mw_search_result result;
-    enum mw_status found = mw_cli_blame(
-        scenario, mw_search(scenario, ctx, &a->search, &result, &err), &err);
-    enum mw_status status = found;
-    bool has_plan = result.n_plans > 0;
-
-    if (has_plan) {
-        enum mw_status written = write_best(a, scenario, &result, &err);
-
-        status = status == MW_OK ? written : status;
-    }
-    json_t *json =
-        a->cli.json ? mw_plan_view_json(scenario, ctx, &result) : NULL;
-
-    if (has_plan && !json && (status == MW_OK || status == MW_EINTR)) {
-        show(a, scenario, ctx, &result);
-    }
-    if (status == MW_OK && a->is_robust) {
-        status = mw_plan_say_robust(a, scenario, ctx, &result, json, &err);
-    }
-    if (status == MW_OK && a->is_staged) {
-        status = mw_plan_say_stages(a, scenario, ctx, &result, json, &err);
-    }
-    if (status == MW_OK && a->is_why) {
-        status = mw_plan_say_why(a, scenario, ctx, &result, json, &err);
-    }
-    if (status == MW_OK && a->job.tokens > 0) {
-        status = say_job(a, scenario, ctx, &result, json, &err);
-    }
-    int exit_status = status == MW_OK ? 0 : mw_cli_fail(&err);
-
-    if (found == MW_ENO) {
-        mw_plan_say_changes(scenario, ctx, &a->search, json);
-    }
-    if (json && (status == MW_OK || found == MW_ENO || found == MW_EINTR)) {
-        mw_cli_print_json(json);
-    } else {
-        json_decref(json);
-    }
-    mw_search_result_release(&result);
-    return exit_status;
+    a->has_goals =
+        a->within_s > 0 ||
+        !(is_memory || mw_objective_is(&a->objective, MW_GOAL_STEP_TIME));
+    a->search.rank_by =
+        is_memory && !a->has_goals ? MW_RANK_MEMORY : MW_RANK_TIME;
 }
 
 static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
@@ -423,9 +432,14 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
         limits->has_memory_fraction = true;
         limits->memory_fraction = 1 - a->margin_bytes / capacity;
     }
-    if (scenario->objective == MW_OBJ_MEMORY &&
-        a->search.rank_by == MW_RANK_TIME) {
-        a->search.rank_by = MW_RANK_MEMORY;
+    take_objective(a, scenario);
+    if (a->has_goals && (a->part || a->n_merges > 0)) {
+        struct mw_err err = {0};
+
+        mw_fail(&err, MW_EUSAGE,
+                "--shard and --merge are of one search: objective step_time or "
+                "memory (--objective)");
+        return mw_cli_fail(&err);
     }
     if (a->search.top == 0) {
         a->search.top = (int)a->top;
@@ -441,7 +455,7 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
         return mw_plan_run_mixed(a, scenario, ctx);
     }
     return a->why_not ? mw_plan_run_why_not(a, scenario, ctx)
-                      : run(a, scenario, ctx);
+                      : mw_plan_run(a, scenario, ctx);
 }
 
 int mw_verb_plan(int argc, char **argv)

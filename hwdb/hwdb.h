@@ -152,6 +152,25 @@ enum mw_status mw_hwdb_constant(const struct mw_hwdb *db, const char *name,
                                 const struct mw_constant **out,
                                 struct mw_err *err);
 
+/* Errors of our own predictions, |predicted / measured - 1|, of one group of
+ * measured rows, each predicted with constants fitted without it. */
+struct mw_model_error {
+    const char *file, *group;
+    int64_t rows;
+    double p50, p90, p99, bias; /* bias keeps the sign */
+};
+/*
+ * That of step times under a training stack on a device: of the rows of that
+ * stack and device where there are MW_MODEL_ERROR_ROWS of them, else of the
+ * stack, else of the stack without the last word of its name
+ * ("torchtitan-async", "torchtitan") in the same way, else of all rows. NULL
+ * where a database has none.
+ */
+enum { MW_MODEL_ERROR_ROWS = 8 };
+const struct mw_model_error *mw_hwdb_model_error(const struct mw_hwdb *db,
+                                                 const char *stack,
+                                                 const char *gpu_slug);
+
 /* Prices of a device in US dollars per GPU and hour: the lowest and highest row
  * of costs.csv of that kind ("on-demand"; NULL: any). false: there is none. */
 bool mw_hwdb_price(const struct mw_hwdb *db, const char *gpu_slug,
@@ -172,8 +191,9 @@ size_t mw_hwdb_curve(const struct mw_hwdb *db, const char *system,
  * mpi, mode, clock, date, insitu_factor ...). NULL when absent. */
 const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key);
 /* router.csv of an overlay: the tokens (times top k) of a sequence that a
- * layer's router sends to an expert when training begins, sequences numbered through
- * steps. The rows as they stand; returns how many (0: no such table). */
+ * layer's router sends to an expert when training begins, sequences numbered
+ * through steps. The rows as they stand; returns how many (0: no such table).
+ */
 struct mw_router_row {
     int64_t layer, sequence, expert, rows;
 };

@@ -271,6 +271,18 @@ static const struct mw_csv_field router_fields[] = {I_(layer), I_(sequence),
                                                     I_(expert), I_(rows), END};
 #undef ROW
 
+#define ROW mw_model_error
+static const struct mw_csv_field model_error_fields[] = {
+    S_(file),
+    S_(group),
+    I_(rows),
+    N_(p50),
+    N_(p90),
+    N_(p99),
+    FIELD(bias, MW_C_NUM, true, -1e18, 1e18, (double)NAN),
+    END};
+#undef ROW
+
 const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
     [MW_HW_GPUS] =
         {"gpus", {"slug"}, gpu_fields, sizeof(struct mw_hw_gpu_row), true},
@@ -351,4 +363,9 @@ const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
                       router_fields,
                       sizeof(struct mw_router_row),
                       false},
+    [MW_HW_MODEL_ERROR] = {"model_error",
+                           {"file", "group"},
+                           model_error_fields,
+                           sizeof(struct mw_model_error),
+                           true},
 };

@@ -30,6 +30,7 @@ enum mw_hw_table_id {
     MW_HW_CURVES,
     MW_HW_MACHINE,
     MW_HW_ROUTER,
+    MW_HW_MODEL_ERROR,
     MW_HW_N_TABLES
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/yaml.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int lower(char c)
@@ -321,6 +322,45 @@ const char *mw_hwdb_machine(const struct mw_hwdb *db, const char *key)
         }
     }
     return NULL;
+}
+
+static const struct mw_model_error *error_of(const struct mw_hwdb *db,
+                                             const char *group, int64_t least)
+{
+    const struct mw_model_error *rows =
+        MW_HW_ROWS(db, MW_HW_MODEL_ERROR, struct mw_model_error);
+
+    for (size_t i = 0; i < mw_hw_n_rows(db, MW_HW_MODEL_ERROR); i++) {
+        if (strcmp(rows[i].file, "stacks") == 0 &&
+            strcmp(rows[i].group, group) == 0 && rows[i].rows >= least) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+const struct mw_model_error *mw_hwdb_model_error(const struct mw_hwdb *db,
+                                                 const char *stack,
+                                                 const char *gpu_slug)
+{
+    const struct mw_model_error *row = NULL;
+    size_t n = strlen(stack);
+
+    while (n > 0 && row == NULL) {
+        char group[160];
+
+        snprintf(group, sizeof group, "%.*s, %s", (int)n, stack, gpu_slug);
+        row = error_of(db, group, MW_MODEL_ERROR_ROWS);
+        if (row == NULL) {
+            snprintf(group, sizeof group, "%.*s", (int)n, stack);
+            row = error_of(db, group, MW_MODEL_ERROR_ROWS);
+        }
+        while (n > 0 && stack[n - 1] != '-') {
+            n--;
+        }
+        n -= n > 0; /* the dash */
+    }
+    return row != NULL ? row : error_of(db, "all", 1);
 }
 
 size_t mw_hwdb_router(const struct mw_hwdb *db,

@@ -76,8 +76,11 @@ struct mw_search_opts {
     unsigned free; /* of enum mw_free_dim */
     bool is_full;  /* the whole space, not the default one (space.c) */
     enum mw_rank_by rank_by;
-    int top;             /* that many are proved best; 0: 10 */
-    int jobs;            /* threads; 0: one per core */
+    double max_step_s, max_peak_bytes; /* plans beyond are none; 0: any */
+    int top;                           /* that many are proved best; 0: 10 */
+    int jobs;                          /* threads; 0: one per core */
+    int shard,
+        n_shards; /* every n-th part of the space (search_shards.h); 0: all */
     double time_limit_s; /* 0: none */
     bool is_quiet;       /* no progress */
     /* Becomes non-zero when the search should end with what it has. */
@@ -121,6 +124,7 @@ struct mw_search_result {
     int n_reasons;
     /* GLPK found no better layers per stage for the first plan. */
     bool layers_proved;
+    bool is_complete;    /* nothing is left to weigh or to simulate */
     bool proved_optimal; /* best of all enumerated, under the event form */
     int n_proved;        /* so many of the first plans are; Pareto: all */
     double gap;          /* not proved: best / least bound left - 1; else 0 */

@@ -24,6 +24,13 @@ static double score_of(const struct search *s, const struct mw_candidate *c)
     return mw_race_score(s, c->step_time_s, c->peak_bytes);
 }
 
+bool mw_race_is_beyond(const struct search *s, double time_s, double peak_bytes)
+{
+    return (s->opts->max_step_s > 0 && time_s > s->opts->max_step_s) ||
+           (s->opts->max_peak_bytes > 0 &&
+            peak_bytes > s->opts->max_peak_bytes);
+}
+
 bool mw_race_is_beaten(const struct search *s, double bound_s,
                        double peak_bytes)
 {
@@ -273,6 +280,10 @@ static void take_round(struct search *s, const struct mw_candidate *v, size_t n)
                    "%.9g s; nothing is proved",
                    v[i].bound_s, v[i].step_time_s);
             s->is_cut_short = true;
+        }
+        if (mw_race_is_beyond(s, v[i].step_time_s, v[i].peak_bytes)) {
+            drop(s, "objective", &v[i], v[i].step_time_s, 1);
+            continue;
         }
         mw_array_push(&s->done, v[i]);
         sift(s, s->done.n - 1);

@@ -27,6 +27,23 @@ static void bound_text(const struct mw_tally_row *row, double best_s,
              mw_fmt_seconds(row->needed, bound), mw_fmt_seconds(best_s, best));
 }
 
+/* Beyond what earlier goals or a deadline leave. */
+static void beyond_text(const struct search *s, const struct mw_tally_row *row,
+                        char out[MW_PLAN_TEXT_MAX])
+{
+    char layout[MW_PLAN_TEXT_MAX], time[MW_FMT_MAX], may[MW_FMT_MAX];
+
+    mw_layout_text(&row->nearest, layout);
+    mw_fmt_seconds(row->needed, time);
+    if (s->opts->max_step_s > 0) {
+        snprintf(out, MW_PLAN_TEXT_MAX, "%.170s takes at least %s, allowed %s",
+                 layout, time, mw_fmt_seconds(s->opts->max_step_s, may));
+    } else {
+        snprintf(out, MW_PLAN_TEXT_MAX, "%.170s needs more than the %s allowed",
+                 layout, mw_fmt_bytes(s->opts->max_peak_bytes, may));
+    }
+}
+
 static void schedule_text(const struct search *s,
                           const struct mw_tally_row *row,
                           char out[MW_PLAN_TEXT_MAX])
@@ -52,6 +69,8 @@ static void reason_of(const struct search *s, const struct mw_tally_row *row,
 
         out->miss = row->needed / best_s;
         bound_text(row, best_s, out->nearest);
+    } else if (strcmp(row->rule, "objective") == 0) {
+        beyond_text(s, row, out->nearest);
     } else if (strcmp(row->rule, "schedule") == 0) {
         schedule_text(s, row, out->nearest);
     } else if (strcmp(row->rule, "not_simulated") == 0) {

@@ -34,6 +34,15 @@ struct crew {
     atomic_bool is_over;
 };
 
+/* Is an outer item another shard's? Seeds are the same for all. */
+static bool is_elsewhere(const struct crew *crew, size_t i)
+{
+    const struct mw_search_opts *opts = crew->s->opts;
+
+    return crew->walk == MW_WALK_ALL && opts->n_shards > 1 &&
+           i % (size_t)opts->n_shards != (size_t)opts->shard - 1;
+}
+
 /* Only the calling thread looks at the clock and shows progress. */
 static void weigh_items(struct crew *crew, bool is_caller)
 {
@@ -52,6 +61,10 @@ static void weigh_items(struct crew *crew, bool is_caller)
 
         if (i >= crew->n || atomic_load(&crew->is_over)) {
             break;
+        }
+        if (is_elsewhere(crew, i)) {
+            atomic_fetch_add(&crew->done, 1);
+            continue;
         }
         crew->item[i].tally = mw_calloc(1, sizeof *crew->item[i].tally);
         w.tally = crew->item[i].tally;
@@ -187,8 +200,9 @@ static void fill_result(struct search *s, enum mw_status status)
 {
     struct mw_search_result *r = s->result;
 
-    r->proved_optimal = status == MW_OK && !s->is_cut_short && s->has_walked &&
-                        s->left.n == 0 && s->done.n > 0;
+    r->is_complete =
+        status == MW_OK && !s->is_cut_short && s->has_walked && s->left.n == 0;
+    r->proved_optimal = r->is_complete && s->done.n > 0;
     if (s->left.n > 0 && s->done.n > 0) {
         double best = s->done.v[0].step_time_s;
 

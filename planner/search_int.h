@@ -67,6 +67,10 @@ bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c);
 /* Can a layout with these bounds not be among the best, whatever it is? */
 bool mw_race_is_beaten(const struct search *s, double bound_s,
                        double peak_bytes);
+/* Can it not meet what the caller allows at most (max_step_s and so on)? Then
+ * it is tallied under "objective". */
+bool mw_race_is_beyond(const struct search *s, double time_s,
+                       double peak_bytes);
 /* The value that rank_by orders by. */
 double mw_race_score(const struct search *s, double time_s, double peak_bytes);
 /* Simulates s->left, least bound first, until all the others are beaten or

@@ -246,11 +246,9 @@ static enum mw_status make_point(const struct mw_scenario *from,
     return status;
 }
 
-/* What a row answers: the scenario, and what of a plan was pinned. */
-static uint64_t question_hash(const struct mw_scenario *from,
-                              const struct mw_sweep_opts *opts)
+uint64_t mw_sweep_question(const struct mw_scenario *from,
+                           const struct mw_search_opts *o, const char *stack)
 {
-    const struct mw_search_opts *o = opts->search;
     char text[512];
     int n = snprintf(
         text, sizeof text,
@@ -259,9 +257,9 @@ static uint64_t question_hash(const struct mw_scenario *from,
         o->tp, o->cp, o->pp, o->dp, o->ep, o->etp, o->micro_batch, o->zero,
         o->sp, o->recompute, o->vpp, o->is_full, (int)o->rank_by,
         o->schedule ? o->schedule : "-", o->order ? o->order : "-",
-        opts->stack ? opts->stack : "framework's", o->cp_form, o->dp_shard,
-        o->reshard, o->offload_optimizer, o->offload_weights,
-        o->offload_activations, o->free);
+        stack ? stack : "framework's", o->cp_form, o->dp_shard, o->reshard,
+        o->offload_optimizer, o->offload_weights, o->offload_activations,
+        o->free);
 
     if (o->grad_compression > 0) { /* older questions keep their hashes */
         n += snprintf(text + n, sizeof text - (size_t)n, " compression %d",
@@ -311,7 +309,8 @@ static void name_point(const struct point *p, const struct mw_scenario *from,
 
     *row = (struct mw_sweep_row){
         .scenario =
-            mw_arena_printf(arena, "%016" PRIx64, question_hash(from, opts)),
+            mw_arena_printf(arena, "%016" PRIx64,
+                            mw_sweep_question(from, opts->search, opts->stack)),
         .model = mw_arena_strdup(arena, s->model.name ? s->model.name : ""),
         .system = mw_arena_strdup(arena, p->ctx.system->slug),
         .stack = p->ctx.stack.name,

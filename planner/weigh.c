@@ -135,6 +135,24 @@ bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c)
     return is_proved;
 }
 
+/* Beyond what is allowed, or beaten? Bounds are to 1e-9. */
+static bool is_lost(struct weigher *w, const struct mw_layout *layout,
+                    double bound_s, double peak_bytes)
+{
+    const char *rule = NULL;
+
+    if (mw_race_is_beyond(w->s, bound_s * (1 - 1e-9),
+                          peak_bytes * (1 - 1e-9))) {
+        rule = "objective";
+    } else if (mw_race_is_beaten(w->s, bound_s, peak_bytes)) {
+        rule = "bound";
+    } else {
+        return false;
+    }
+    mw_tally_add(w->tally, rule, 1, layout, bound_s, 1);
+    return true;
+}
+
 /* Cheap tests first where the layers are even anyway: making a schedule's
  * list for its memory is the dear one. */
 static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
@@ -154,11 +172,7 @@ static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
                      s->usable_bytes);
         return true;
     }
-    if (mw_race_is_beaten(s, bound->time_s, bound->least_bytes)) {
-        mw_tally_add(w->tally, "bound", 1, layout, bound->time_s, 1);
-        return true;
-    }
-    return false;
+    return is_lost(w, layout, bound->time_s, bound->least_bytes);
 }
 
 void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
@@ -183,8 +197,7 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
         return;
     }
     mw_fast_bound(w->fast, layout, w->layers, &bound, NULL);
-    if (mw_race_is_beaten(s, bound.time_s, peak)) {
-        mw_tally_add(w->tally, "bound", 1, layout, bound.time_s, 1);
+    if (is_lost(w, layout, bound.time_s, peak)) {
         return;
     }
     struct mw_candidate c = {.layout = *layout,

@@ -8,6 +8,7 @@
 #include "hwdb/fit/fit_report.h"
 
 #include "hwdb/fit/fit_program.h"
+#include "hwdb/fit/stack_errors.h"
 
 #include "hwdb/fit/tensor_report.h"
 
@@ -471,6 +472,7 @@ enum mw_status mw_fit_write_errors(const struct mw_fit *f, const char *path,
                     groups[i].label != NULL ? groups[i].label : "all", e.n,
                     e.out_p50, e.out_p90, e.out_p99, e.bias);
         }
+        mw_fit_write_stack_errors(f, out.f);
         if (f->memory) {
             mw_tensor_write_errors(f->memory, out.f);
         }

@@ -11,9 +11,6 @@
 
 enum { FORMAT = 1 };
 
-static const struct mw_enum objective_enums[] = {
-    {"step_time", MW_OBJ_STEP_TIME}, {"memory", MW_OBJ_MEMORY}, {NULL, 0}};
-
 /* A layout with the layers of each virtual stage beside it. */
 struct raw_layout {
     struct mw_layout layout;
@@ -64,10 +61,9 @@ static const struct mw_field scenario_fields[] = {
      .sub = mw_limits_fields,
      .doc = "what a plan may use"},
     {.key = "objective",
-     .type = MW_F_ENUM,
+     .type = MW_F_NODE,
      .offset = S_AT(objective),
-     .enums = objective_enums,
-     .doc = "what the planner makes small"},
+     .doc = "what the planner makes small, one after the other"},
     {.key = "layout",
      .type = MW_F_NODE,
      .offset = S_AT(layout),
@@ -364,9 +360,9 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->cluster = raw.cluster;
     out->workload = mw_workload_of(&raw.workload);
     out->limits = raw.limits;
-    out->objective = raw.objective;
     out->hash = mw_scenario_hash(&raw, &out->model);
-    st = take_spares(root, &out->cluster, err);
+    st = mw_objective_read(raw.objective, &out->objective, err);
+    st = st != MW_OK ? st : take_spares(root, &out->cluster, err);
     st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);

@@ -11,6 +11,7 @@
 #include "base/yaml.h"
 #include "sim/model/layout.h"
 #include "sim/model/model.h"
+#include "sim/model/objective.h"
 #include "sim/model/optimizer.h"
 
 struct mw_cluster {
@@ -74,8 +75,6 @@ struct mw_limits {
     int framework; /* enum mw_framework */
 };
 
-enum mw_objective { MW_OBJ_STEP_TIME, MW_OBJ_MEMORY };
-
 struct mw_scenario {
     struct mw_arena arena;
     const char *file; /* as given */
@@ -85,7 +84,7 @@ struct mw_scenario {
     struct mw_cluster cluster;
     struct mw_workload workload;
     struct mw_limits limits;
-    int objective;
+    struct mw_objective objective;
     bool has_layout;
     struct mw_layout layout;
     /* Uneven layers per virtual stage of `layout`; empty: even. */

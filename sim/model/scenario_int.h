@@ -26,11 +26,10 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw);
 struct mw_raw_scenario {
     int64_t format;
     const char *name;
-    struct mw_node *model, *layout;
+    struct mw_node *model, *layout, *objective;
     struct mw_cluster cluster;
     struct mw_raw_workload workload;
     struct mw_limits limits;
-    int objective;
 };
 
 /* Over model, cluster, workload and limits, after defaults. */

@@ -201,6 +201,22 @@ static void fill_stages(struct mw_timeline *t, const struct mw_layout *layout,
     }
 }
 
+/* Pace of the stages, by slot of the schedule; NULL: none was given. */
+static double *slot_pace(const struct mw_schedule *s, const double *stage_pace)
+{
+    if (stage_pace == NULL) {
+        return NULL;
+    }
+    double *pace = mw_calloc((size_t)s->first[s->n_stages], sizeof *pace);
+
+    for (int d = 0; d < s->n_stages; d++) {
+        for (uint32_t i = s->first[d]; i < s->first[d + 1]; i++) {
+            pace[i] = stage_pace[d];
+        }
+    }
+    return pace;
+}
+
 static enum mw_status fill_time(struct mw_step_frame *f,
                                 const struct mw_plan *plan,
                                 const struct mw_step_opts *opts,
@@ -216,6 +232,9 @@ static enum mw_status fill_time(struct mw_step_frame *f,
     mw_timeline_init(&own);
     mw_step_tasks_init(&tasks, timeline);
     tasks.no_sharing = opts->no_sharing;
+    double *pace = slot_pace(&plan->schedule, opts->stage_pace);
+
+    tasks.slot_pace = pace;
     mw_step_tasks_build(&tasks, f, &plan->schedule);
     enum mw_status status =
         mw_step_tasks_run(&tasks, with_spans, &end_ps, &out->events, err);
@@ -232,6 +251,7 @@ static enum mw_status fill_time(struct mw_step_frame *f,
         out->router_load = f->price.router.synced;
         fill_figures(f, plan->n_microbatches, out);
     }
+    mw_free(pace);
     mw_step_tasks_release(&tasks);
     mw_timeline_release(&own);
     return status;

@@ -67,6 +67,10 @@ struct mw_step_opts {
     /* [pp] Exposed seconds of each stage's rank, each summing to step_time_s;
      * filled when not NULL. */
     double (*stages_s)[MW_SPAN_KIND_COUNT];
+    /* [pp] What each stage's computing and issuing in its passes takes longer
+     * (1: as predicted): the step of a replica some of whose stages are on
+     * slow devices. NULL: all 1. */
+    const double *stage_pace;
     bool memory_only;  /* no time simulation (planner's first filter) */
     bool no_breakdown; /* no spans and breakdown_s all zero (for search) */
     bool no_sharing;   /* every transfer has its NICs and links to itself, as

@@ -345,6 +345,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
     if (c->skipped == NULL) {
         out->layout = layout_text(&v->arena, &c->layout);
         out->stack = c->ctx.stack.name;
+        out->device = c->ctx.gpu->slug;
         /* Composed rows are timings of kernels, with the host's floor in them:
          * no line, and no series. */
         out->micro_batch =

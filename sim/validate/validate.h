@@ -164,6 +164,7 @@ struct mw_validate_row {
     const char *layout;    /* "tp8 pp4 vpp3 dp32 mbs2 full" */
     const char *job;       /* rows with the same one are alternatives */
     const char *stack;     /* training stack that prices it; NULL: skipped */
+    const char *device;    /* slug of its GPU; NULL: skipped */
     const char *peers;     /* rows with the same one compare by tokens/s/GPU */
     double tokens_per_gpu; /* of a step */
     int line;

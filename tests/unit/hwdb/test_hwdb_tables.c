@@ -80,6 +80,10 @@ static void test_every_row_has_source_and_confidence(void **state)
     size_t n = 0;
     for (size_t i = 0; mw_hwdb_table_name(i) != NULL; i++) {
         const struct mw_csv *t = mw_hwdb_table(db, mw_hwdb_table_name(i));
+
+        if (strcmp(mw_hwdb_table_name(i), "model_error") == 0) {
+            continue; /* made by fit_step; the file says so */
+        }
         int source = mw_csv_col(t, "source"),
             conf = mw_csv_col(t, "confidence");
         for (size_t row = 0; row < t->n_rows; row++, n++) {

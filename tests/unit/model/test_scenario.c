@@ -45,7 +45,7 @@ static void test_defaults(void **state)
     assert_int_equal(s.workload.optimizer.kind, MW_OPTIMIZER_ADAMW);
     mw_assert_near(s.limits.memory_fraction, 0.92, 0, 0);
     mw_assert_near(s.limits.memory_bytes, 0, 0, 0);
-    assert_int_equal(s.objective, MW_OBJ_STEP_TIME);
+    assert_true(mw_objective_is(&s.objective, MW_GOAL_STEP_TIME));
     assert_false(s.has_layout);
     mw_scenario_release(&s);
 }
@@ -90,7 +90,7 @@ static void test_every_key(void **state)
     assert_int_equal(s.limits.framework, MW_FRAMEWORK_MEGATRON_CORE);
     assert_string_equal(mw_framework_name(s.limits.framework),
                         "megatron-core-0.14");
-    assert_int_equal(s.objective, MW_OBJ_MEMORY);
+    assert_true(mw_objective_is(&s.objective, MW_GOAL_MEMORY));
     assert_true(s.has_layout);
     assert_int_equal(s.layout.tp, 8);
     assert_true(s.layout.sp);

@@ -59,7 +59,9 @@ json "all(a['peak_bytes'] > b['peak_bytes'] and a['step_time_s'] <= b['step_time
 expect 2 "$mw" plan "$gpt" --pareto gpus
 
 expect 0 "$mw" plan "$gpt" --robust --top 3 --json
-json "len(o['robust']) == 3 and all(len(r['cases']) == 4 for r in o['robust'])"
+json "len(o['robust']) == 3 and all(len(r['cases']) == 5 for r in o['robust'])"
+json "all(r['first_rank'] <= i + 1 <= r['last_rank'] for i, r in enumerate(o['robust']))"
+json "all(p['within_model_error'] == (p['step_time_s'] / o['plans'][0]['step_time_s'] - 1 <= o['model_error']['p90']) for p in o['plans'])"
 
 # Recomputation by stage: all layers, within memory, no slower than one setting.
 expect 0 "$mw" plan "$gpt" --fix schedule=1f1b,tp=8,pp=8 --write-lp s.lp --json
@@ -153,11 +155,34 @@ json "o['front'][0]['job']['time_s'] > o['front'][1]['job']['time_s'] and o['few
 expect 2 "$mw" plan "$llama" --pareto time
 expect 2 "$mw" plan "$llama" --within 200
 first_line "--within needs --tokens"
-expect 2 "$mw" plan "$llama" --within 200 --tokens 1T
+expect 2 "$mw" plan "$llama" --within 200 --tokens 1T --pareto time,memory
 expect 2 "$mw" plan "$llama" --pareto time,money
 expect 2 "$mw" plan "$llama" --within soon
 expect 0 "$mw" plan "$llama" --tokens 300B --top 1 --json
 json "o['job']['time_s'] > 300e9 / (128 * 8192) * o['plans'][0]['step_time_s']"
+
+# Goals in order: of the plans within 5 % of the fastest the one with the least
+# memory; the fewest nodes that end in time, as the front says; a file's list.
+expect 0 "$mw" plan "$llama" --top 40 --json
+cp stdout.txt ranked.txt
+expect 0 "$mw" plan "$llama" --objective 'step_time within 5 %, memory' --json
+json "abs(o['objective']['goals'][0]['value'] / json.load(open('ranked.txt'))['plans'][0]['step_time_s'] - 1) < 1e-9"
+json "o['objective']['proved_optimal'] and o['plans'][0]['peak_bytes'] <= o['objective']['goals'][1]['value'] * (1 + 1e-9)"
+json "all(p['peak_bytes'] >= o['plans'][0]['peak_bytes'] for p in json.load(open('ranked.txt'))['plans'] if p['step_time_s'] <= o['objective']['goals'][0]['limit'])"
+expect 0 "$mw" plan "$llama" --objective gpus --tokens 1T --within 200 --json
+json "o['objective']['gpus'] == o['objective']['goals'][0]['value'] and o['job']['time_s'] <= 200 * 86400"
+cp stdout.txt fewest.txt
+expect 0 "$mw" plan "$llama" --pareto time,gpus,cost --tokens 1T --within 200 --json
+json "o['fewest_gpus_in_time'] == json.load(open('fewest.txt'))['objective']['gpus']"
+expect 1 "$mw" plan "$llama" --objective gpus --tokens 1000T --within 1
+{ cat "$llama"; echo 'objective: [cost_per_token within 20 %, memory]'; } >goals.yaml
+expect 0 "$mw" plan goals.yaml --why --robust --json -o goal-plan.yaml
+json "[g['goal'] for g in o['objective']['goals']] == ['cost_per_token', 'memory'] and o['why']['best_s'] > 0"
+expect 2 "$mw" plan "$llama" --objective speed
+expect 2 "$mw" plan "$llama" --objective memory --pareto time,memory
+{ cat "$llama"; echo 'objective: [memory, memory]'; } >twice.yaml
+expect 3 "$mw" plan twice.yaml
+first_line "twice\.yaml:[0-9]+:[0-9]+: objective: goal memory is named twice"
 
 # A checkpoint holds what learns: rank 16 on every projection of 32 layers of
 # Llama 3 8B, r (in + out) each, 14 bytes a parameter.
@@ -176,6 +201,29 @@ json "o['pipeline_s'] > json.load(open('both.txt'))['pipeline_s']"
 expect 1 "$mw" plan "$gpt" --mixed dgx-a100=1
 expect 3 "$mw" plan "$gpt" --mixed dgx-9000=1
 expect 2 "$mw" plan "$gpt" --mixed dgx-a100
+
+# A search in parts: the joined plan is the plan; parts of others are refused.
+expect 0 "$mw" plan "$llama" --json
+cp stdout.txt whole.json
+expect 0 "$mw" plan "$llama" --shard 1/3 --part part-1.yaml --json
+expect 0 "$mw" plan "$llama" --shard 3/3 --part part-3.yaml
+expect 1 "$mw" plan "$llama" --merge part-1.yaml --merge part-3.yaml
+first_line "1 of 3 shards are missing, the first is 2/3"
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 \
+    "$mw" plan "$llama" --shard auto --part part-2.yaml -q >/dev/null || fail "plan --shard auto"
+expect 0 "$mw" plan "$llama" --merge part-3.yaml --merge part-1.yaml --merge part-2.yaml -o joined.yaml --why --json
+json "o['plans'][:10] == json.load(open('whole.json'))['plans'][:10] and o['n_proved'] == 10 and 'why' in o"
+json "all(o[k] == json.load(open('whole.json'))[k] for k in ('enumerated', 'evaluated', 'proved_optimal'))"
+expect 0 "$mw" plan "$llama" -o whole.yaml
+cmp -s joined.yaml whole.yaml || fail "the plan of the joined parts differs"
+expect 3 "$mw" plan "$llama" --fix tp=8 --merge part-1.yaml
+first_line "^meshwright: part-1\.yaml:5:[0-9]+: part of a search of another"
+expect 3 "$mw" plan "$llama" --merge joined.yaml
+expect 2 "$mw" plan "$llama" --shard 1/3
+expect 2 "$mw" plan "$llama" --shard 4/3 --part x.yaml
+expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --robust
+expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --objective gpus
+[ ! -e x.yaml ] || fail "a refused shard wrote a part"
 
 # Too little time: an answer, and that it is not proved.
 expect 0 "$mw" plan "$gpt" --time-limit 1ms --json -o quick.yaml

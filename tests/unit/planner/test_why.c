@@ -119,13 +119,80 @@ static void test_ranks_under_change(void **state)
             assert_true(k == 1 ? t <= was : t >= was);
             if (k < 2) { /* of one part: at most of the whole (1 / 0.9) */
                 assert_true(t < was * 1.112 && t > was * 0.89);
-            } else if (k == 2) {
+            } else if (k == 2) { /* one pipeline's passes, at most */
+                assert_true(t > was && t < was * 1.1001);
+            } else if (k == 3) {
                 assert_true(t > was * 1.01); /* all wait for the slowest */
             }
         }
         assert_int_equal(seen, 2 + 4 + 8 + 16);
     }
     mw_search_result_release(&r);
+    close_world(&w);
+}
+
+/* The row that prices need: the stack's on the device, of the stack, of its
+ * elders, of all; ranks within the error by brute force over both ends of each
+ * range. */
+static void test_ranks_within_the_error(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static const double time_s[N] = {1, 1.02, 1.02, 1.09, 1.3, 4};
+    struct world w;
+    struct mw_candidate plans[N] = {{.step_time_s = 0}};
+    struct mw_robust_row rows[N] = {{.changes = false}};
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    const struct mw_model_error *e = mw_robust_error(&w.ctx);
+    assert_non_null(e);
+    assert_true(e->rows >= MW_MODEL_ERROR_ROWS && e->p90 >= e->p50);
+    for (int i = 0; i < N; i++) {
+        plans[i].step_time_s = time_s[i];
+    }
+    mw_robust_rank(e, plans, N, rows);
+    for (int i = 0; i < N; i++) {
+        int first = N, last = 1;
+
+        for (int high = 0; high < 2; high++) {
+            double t = time_s[i] / (high ? 1 - e->p90 : 1 + e->p90);
+            int rank = 1;
+
+            for (int j = 0; j < N; j++) { /* the others at the other end */
+                double x = time_s[j] / (high ? 1 + e->p90 : 1 - e->p90);
+
+                rank += j != i && (high ? x <= t : x < t);
+            }
+            first = rank < first ? rank : first;
+            last = rank > last ? rank : last;
+        }
+        assert_int_equal(rows[i].first_rank, first);
+        assert_int_equal(rows[i].last_rank, last);
+        assert_true(rows[i].is_tied == (time_s[i] - 1 <= e->p90));
+    }
+    close_world(&w);
+}
+
+static void test_errors_by_stack(void **state)
+{
+    (void)state;
+    struct world w;
+
+    open_world(&w, "gpt3-175b-8xdgx-a100.yaml", 0);
+    const struct mw_model_error *all =
+        mw_hwdb_model_error(w.db, "unheard-of", "a100-sxm-80");
+    const struct mw_model_error *serial =
+        mw_hwdb_model_error(w.db, "megatron-core-serial", "b200-sxm");
+
+    assert_string_equal(all->group, "all");
+    assert_string_equal(serial->group, "megatron-core-serial, b200-sxm");
+    assert_true(all->rows > serial->rows);
+    assert_ptr_equal(
+        mw_hwdb_model_error(w.db, "megatron-core-serial-of-mine", "b200-sxm"),
+        serial);
+    assert_string_equal(
+        mw_hwdb_model_error(w.db, "megatron-core-serial", "no-device")->group,
+        "megatron-core-serial");
     close_world(&w);
 }
 
@@ -136,6 +203,8 @@ int main(void)
         cmocka_unit_test(test_more_nodes_would_help),
         cmocka_unit_test(test_fixed_dimensions_are_freed),
         cmocka_unit_test(test_ranks_under_change),
+        cmocka_unit_test(test_ranks_within_the_error),
+        cmocka_unit_test(test_errors_by_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,30 @@ static const char *stack_of(uint64_t i)
     return mw_stack_name(i % n);
 }
 
+/* One stage slower: the folded step with a pace of its stages is the unfolded
+ * one with that pace of all their ranks. */
+static void compare_slow(const struct step_world *w, const struct mw_plan *plan)
+{
+    const struct mw_layout *l = &plan->layout;
+    double stage_pace[32], pace[32];
+    struct mw_step_opts opts = {.no_breakdown = true, .stage_pace = stage_pace};
+    struct mw_step_result folded;
+    struct mw_unfold all;
+
+    for (int d = 0; d < l->pp; d++) {
+        stage_pace[d] = d == l->pp / 2 ? 1.25 : 1;
+    }
+    for (int rank = 0; rank < 32; rank++) {
+        pace[rank] = stage_pace[mw_layout_coord(l, rank).pp];
+    }
+    assert_int_equal(
+        mw_step_simulate(&w->s, plan, &w->ctx, &opts, &folded, NULL), MW_OK);
+    assert_int_equal(mw_step_unfold(&w->s, plan, &w->ctx, pace, &all, NULL),
+                     MW_OK);
+    assert_true(all.step_time_s == folded.step_time_s);
+    mw_step_result_release(&folded);
+}
+
 static bool compare(const struct step_world *w, const struct mw_layout *l)
 {
     struct mw_step_opts opts = {.no_breakdown = true};
@@ -83,6 +107,7 @@ static bool compare(const struct step_world *w, const struct mw_layout *l)
                  w->ctx.stack.name, folded.step_time_s, all.step_time_s);
     }
     assert_int_equal(all.n_ranks, 32);
+    compare_slow(w, &plan);
     mw_step_result_release(&folded);
     mw_plan_release(&plan);
     return true;
