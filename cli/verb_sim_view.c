@@ -126,6 +126,13 @@ static void print_memory(const struct mw_step_result *r)
     printf("peak %s, usable %s: %s\n", mw_fmt_bytes(r->peak_bytes, text),
            mw_fmt_bytes(r->usable_bytes, usable),
            r->fits ? "fits" : "does not fit");
+    if (r->reserved_p90_bytes > r->reserved_bytes) {
+        printf("the allocator holds %s for %s of tensors in one run of two, ",
+               mw_fmt_bytes(r->reserved_bytes, text),
+               mw_fmt_bytes(r->allocated_bytes, usable));
+        printf("at most %s in nine of ten\n",
+               mw_fmt_bytes(r->reserved_p90_bytes, text));
+    }
     for (int d = 0; d < r->n_stages; d++) {
         host_bytes = fmax(host_bytes, r->memory[d].host_bytes);
         nvme_bytes = fmax(nvme_bytes, r->memory[d].nvme_bytes);
