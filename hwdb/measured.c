@@ -123,17 +123,34 @@ static enum mw_status constant(const struct mw_hwdb *db, const char *name,
     return status;
 }
 
+/* NAME.ARCH, in the spelling of constants. */
+static enum mw_status of_arch(const struct mw_hwdb *db, const char *name,
+                              const struct mw_gpu *gpu, double *out)
+{
+    char key[64];
+    int n = snprintf(key, sizeof key, "%s.%s", name,
+                     gpu->arch != NULL ? gpu->arch : "");
+    for (int i = 0; i < n && i < (int)sizeof key; i++) {
+        key[i] = key[i] == ' ' ? '-' : (char)tolower((unsigned char)key[i]);
+    }
+    return constant(db, key, out, NULL);
+}
+
 static bool has_waves(const struct mw_hwdb *db, const struct mw_gpu *gpu)
 {
-    char name[64];
     double is_so = 0;
-    int n = snprintf(name, sizeof name, "gemm_waves.%s",
-                     gpu->arch != NULL ? gpu->arch : "");
-    for (int i = 0; i < n && i < (int)sizeof name; i++) {
-        name[i] = name[i] == ' ' ? '-' : (char)tolower((unsigned char)name[i]);
-    }
-    return gpu->n_sms > 0 && constant(db, name, &is_so, NULL) == MW_OK &&
+    return gpu->n_sms > 0 && of_arch(db, "gemm_waves", gpu, &is_so) == MW_OK &&
            is_so > 0;
+}
+
+static enum mw_status layout_factor(const struct mw_hwdb *db,
+                                    const struct mw_gpu *gpu, const char *pass,
+                                    double *out, struct mw_err *err)
+{
+    const char *name = mw_hw_casecmp(pass, "B") == 0 ? "gemm_layout_factor.b"
+                                                     : "gemm_layout_factor.w";
+    return of_arch(db, name, gpu, out) == MW_OK ? MW_OK
+                                                : constant(db, name, out, err);
 }
 
 enum mw_status mw_hwdb_kernel_rates(const struct mw_hwdb *db,
@@ -153,11 +170,7 @@ enum mw_status mw_hwdb_kernel_rates(const struct mw_hwdb *db,
                                      : "flash_efficiency_backward",
                           &share, err);
     } else if (status == MW_OK && form == MW_KERNEL_PRODUCT && !is_forward) {
-        status =
-            constant(db,
-                     mw_hw_casecmp(pass, "B") == 0 ? "gemm_layout_factor.b"
-                                                   : "gemm_layout_factor.w",
-                     &share, err);
+        status = layout_factor(db, gpu, pass, &share, err);
         share = 1 / share;
     }
     if (status == MW_OK) {

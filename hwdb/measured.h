@@ -77,7 +77,8 @@ static inline double mw_kernel_base_s(const struct mw_kernel_rates *rates,
  * the device has no such path: fp4 fp8 bf16 fp16 tf32 fp32) times
  * gemm_efficiency; for attention times the constant
  * flash_efficiency_forward or _backward; for gemm B and W divided by the
- * constant gemm_layout_factor.b or .w. Memory bandwidth times mem_efficiency.
+ * constant gemm_layout_factor.b or .w (of its architecture where there is
+ * one). Memory bandwidth times mem_efficiency.
  * The floor is the constant kernel_floor_s. Products run in waves where there
  * is a constant gemm_waves.ARCH. MW_EINPUT when a constant is
  * missing.

@@ -132,6 +132,8 @@ struct mw_stack {
                            permutations, counts that come back to the host */
     double op_gap_s;    /* device time that one operator takes beside its work:
                            its further kernels and the gaps between them */
+    double moe_gap_s;   /* and the routing of one MoE layer, both ways: scores,
+                           groups, losses, capacity, by small kernels */
     double coll_gap_s;  /* and a collective: jitter of those who join it */
     double host_step_s; /* per step: logging, data, synchronisation */
     double straggler;   /* spread between ranks: time x (1 + spread x
@@ -169,6 +171,11 @@ struct mw_stack {
                            distributed_data_parallel.py) */
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
+    bool sorts; /* tokens come by source rank and are copied into the order of
+                   the rank's experts, and back */
+    bool tensor_lists; /* the optimizer takes all tensors in a few launches */
+    bool prescales;    /* gradients are divided by the number of replicas where
+                          they    lie, before they are summed */
     struct mw_stack_memory memory;
     bool has_graphs; /* whole iterations are captured, unless a layout says
                         otherwise: the host issues nothing */
@@ -224,6 +231,9 @@ struct mw_cost_ctx {
     /* Clock under the load of training over that of a short benchmark, by
      * dtype; 1 on a CPU. */
     double sustained[MW_DTYPE_COUNT];
+    /* Rate of products that the power limit sustains over the best of a short
+     * benchmark: what could run faster does not. 0 where not known. */
+    double power_limit[MW_DTYPE_COUNT];
     /* Traffic of casting an operand to FP8 or FP4, per element; 0 for wider
      * types and on a CPU. */
     double quantise_bytes[MW_DTYPE_COUNT];

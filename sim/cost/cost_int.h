@@ -11,6 +11,9 @@ bool mw_kernel_table_price(const struct mw_cost_ctx *ctx,
                            const struct mw_op *op, struct mw_cost *out,
                            const char **out_source);
 
+/* FLOP/s that the power limit sustains; infinite where not known. */
+double mw_cost_limit_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype);
+
 /* Looks up the shipped measurements of the device; none on a CPU. */
 enum mw_status mw_measured_index(struct mw_cost_ctx *ctx, struct mw_err *err);
 /* Prices a product or fused attention by the utilisation of its neighbours;

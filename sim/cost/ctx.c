@@ -99,28 +99,36 @@ static enum mw_status read_constants(struct mw_cost_ctx *ctx,
     return MW_OK;
 }
 
-/* sustained_clock.GPU.DTYPE, .GPU, .ARCH.DTYPE, .ARCH, and 1. */
-static void read_sustained(struct mw_cost_ctx *ctx)
+/* NAME.GPU.DTYPE, .GPU, .ARCH.DTYPE, .ARCH, and `otherwise`. */
+static double device_figure(const struct mw_cost_ctx *ctx, const char *name,
+                            enum mw_dtype dtype, double otherwise)
 {
     const char *arch = ctx->gpu->arch != NULL ? ctx->gpu->arch : "";
     const char *owners[] = {ctx->gpu->slug, arch};
+    double value = otherwise;
+    bool is_known = ctx->gpu->is_cpu;
 
-    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
-        double value = 1;
-        bool is_known = ctx->gpu->is_cpu;
+    for (int i = 0; i < 4 && !is_known; i++) {
+        char key[96];
+        int n = snprintf(key, sizeof key, "%s.%s%s%s", name, owners[i / 2],
+                         i % 2 == 0 ? "." : "",
+                         i % 2 == 0 ? mw_dtype_name(dtype) : "");
 
-        for (int i = 0; i < 4 && !is_known; i++) {
-            char key[96];
-            int n = snprintf(key, sizeof key, "sustained_clock.%s%s%s",
-                             owners[i / 2], i % 2 == 0 ? "." : "",
-                             i % 2 == 0 ? mw_dtype_name((enum mw_dtype)d) : "");
-
-            for (int j = 0; j < n && j < (int)sizeof key; j++) {
-                key[j] = key_char(key[j]);
-            }
-            is_known = read_constant(ctx->db, key, &value, NULL) == MW_OK;
+        for (int j = 0; j < n && j < (int)sizeof key; j++) {
+            key[j] = key_char(key[j]);
         }
-        ctx->sustained[d] = value;
+        is_known = read_constant(ctx->db, key, &value, NULL) == MW_OK;
+    }
+    return value;
+}
+
+static void read_sustained(struct mw_cost_ctx *ctx)
+{
+    for (int d = 0; d < MW_DTYPE_COUNT; d++) {
+        enum mw_dtype dtype = (enum mw_dtype)d;
+
+        ctx->sustained[d] = device_figure(ctx, "sustained_clock", dtype, 1);
+        ctx->power_limit[d] = device_figure(ctx, "power_limit", dtype, 0);
     }
 }
 

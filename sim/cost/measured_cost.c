@@ -2,7 +2,7 @@
  * Shipped measurements as a rung of the ladder: hwdb/measured.h carries the
  * utilisation of measured shapes over to others. The rates there are those of
  * short benchmarks; training runs at the sustained clock, which slows the
- * arithmetic and leaves the memory alone.
+ * arithmetic and leaves the memory alone, and within the power limit.
  *
  * Element-wise operators are not looked up: what was measured are the fused
  * kernels of inference engines, and training stacks differ in what they fuse
@@ -10,6 +10,7 @@
  */
 #include "sim/cost/cost_int.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const op_names[MW_MEASURED_OP_COUNT] = {
@@ -97,6 +98,7 @@ bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
               : is_experts(op) && which != MW_MEASURED_GROUPED
                   ? ctx->stack.grouped
                   : 1;
+    time_s = fmax(time_s, op->flops / mw_cost_limit_flops(ctx, op->dtype));
     *out = (struct mw_cost){time_s, MW_RUNG_UTILISATION};
     *out_source = near.point->source;
     return true;

@@ -10,7 +10,9 @@
  * Efficiencies are rows of the database. For a GEMM the first is multiplied
  * by a shape factor (gemm_shape_factor below); fused attention takes a share
  * of the GEMM rate. Both run at the clock that training sustains, which a
- * benchmark of a second does not show. Other operators are bound by memory;
+ * benchmark of a second does not show, and no faster than the power limit
+ * allows where that is known: what does not use the device's whole rate is not
+ * slowed by it. Other operators are bound by memory;
  * their few FLOPs run at the fp32 rate, their bytes at the stack's share of the
  * stream rate. On a CPU everything is scaled by the in-situ factor, of its own
  * part of the step where that is known.
@@ -32,6 +34,15 @@ static enum mw_dtype gemm_dtype(const struct mw_cost_ctx *ctx,
         }
     }
     return dtype;
+}
+
+double mw_cost_limit_flops(const struct mw_cost_ctx *ctx, enum mw_dtype dtype)
+{
+    enum mw_dtype path = gemm_dtype(ctx, dtype);
+    double share = ctx->power_limit[dtype] > 0 ? ctx->power_limit[dtype]
+                                               : (double)INFINITY;
+
+    return ctx->gpu->peak_flops[path] * ctx->gpu->gemm_efficiency[path] * share;
 }
 
 /*
@@ -100,18 +111,20 @@ static struct rate compute_rate(const struct mw_cost_ctx *ctx,
     enum mw_dtype dtype = gemm_dtype(ctx, op->dtype);
     double gemm = gpu->peak_flops[dtype] * gpu->gemm_efficiency[dtype] *
                   ctx->sustained[op->dtype];
+    double limit = mw_cost_limit_flops(ctx, op->dtype);
 
     if (op->kind == MW_OP_GEMM) {
-        gemm *= product_share(ctx, op);
-        return (struct rate){gemm * gemm_shape_factor(ctx, op),
+        gemm *= product_share(ctx, op) * gemm_shape_factor(ctx, op);
+        return (struct rate){fmin(gemm, limit),
                              "2 m n k / (peak x efficiency x tiles and waves)",
                              gpu->gemm_efficiency_source[dtype]};
     }
     if (op->kind == MW_OP_ATTENTION) {
-        return (struct rate){
-            gemm * ctx->flash_efficiency[op->pass != MW_PASS_F] *
+        gemm *= ctx->flash_efficiency[op->pass != MW_PASS_F] *
                 (op->pass == MW_PASS_F ? ctx->stack.attention
-                                       : ctx->stack.attention_back),
+                                       : ctx->stack.attention_back);
+        return (struct rate){
+            fmin(gemm, limit),
             "attention FLOPs / (GEMM rate x fused attention efficiency)",
             "constants: flash_efficiency"};
     }
@@ -147,6 +160,16 @@ static bool is_matrix(const struct mw_op *op)
     return op->kind == MW_OP_GEMM || op->kind == MW_OP_ATTENTION;
 }
 
+/* Time of an operator over that of its bytes at the stream rate: products take
+ * what they take, optimizers of long lists of tensors reach the rate. */
+static double stack_factor(const struct mw_cost_ctx *ctx,
+                           const struct mw_op *op)
+{
+    bool is_list = op->kind == MW_OP_OPTIMIZER && ctx->stack.tensor_lists;
+
+    return is_matrix(op) || is_list ? 1 : ctx->stack.elementwise;
+}
+
 /* Where the device's rates meet: seconds that FLOPs and bytes take there. */
 struct roof {
     struct rate rate;
@@ -161,7 +184,7 @@ static struct roof roof_of(const struct mw_cost_ctx *ctx,
 
     return (struct roof){rate, op->flops > 0 ? op->flops / rate.flops : 0,
                          op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
-                             (is_matrix(op) ? 1 : ctx->stack.elementwise)};
+                             stack_factor(ctx, op)};
 }
 
 static const char *bound_of(const struct mw_cost_ctx *ctx,
@@ -236,7 +259,7 @@ struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,
     if (mw_kernel_table_price(ctx, op, &cost, &source)) {
         cost.time_s *= insitu(ctx, op);
         cost.time_s *= is_matrix(op) ? 1 / ctx->sustained[op->dtype]
-                                     : ctx->stack.elementwise;
+                                     : stack_factor(ctx, op);
     } else if (!mw_measured_price(ctx, op, &cost, &source)) {
         return roofline(ctx, op, explain);
     } else {

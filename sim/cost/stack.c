@@ -24,12 +24,15 @@
 
 /* Habits that no figure says. */
 enum {
-    SCATTERS = 1,   /* a share each between stages, gathered there */
-    SENDS_ONCE = 2, /* a token goes to each node of its experts once */
-    GRAPHS = 4,     /* whole iterations in CUDA graphs */
-    FA2 = 8,        /* FlashAttention 2 whatever the device */
-    BY_TENSOR = 16, /* ZeRO-1's shares in a collective for every tensor */
-    BY_OWNER = 32   /* each rank broadcasts the tensors that it updates */
+    SCATTERS = 1,    /* a share each between stages, gathered there */
+    SENDS_ONCE = 2,  /* a token goes to each node of its experts once */
+    GRAPHS = 4,      /* whole iterations in CUDA graphs */
+    FA2 = 8,         /* FlashAttention 2 whatever the device */
+    BY_TENSOR = 16,  /* ZeRO-1's shares in a collective for every tensor */
+    BY_OWNER = 32,   /* each rank broadcasts the tensors that it updates */
+    SORTS = 64,      /* tokens that experts get from several ranks are sorted */
+    PRESCALES = 128, /* gradients are divided by the replicas before the sum */
+    LISTS = 256      /* the optimizer takes all tensors in a few launches */
 };
 
 static const struct {
@@ -53,7 +56,9 @@ static const struct {
      "arguments "
      "default to dropout in attention and behind it",
      SCATTERS | SENDS_ONCE},
-    {"megatron-core-serial", "Megatron-Core with every overlap off", SCATTERS},
+    {"megatron-core-serial",
+     "Megatron-Core with every overlap off and all-to-alls of NCCL",
+     SCATTERS | SORTS | PRESCALES | LISTS},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2021)",
      SCATTERS},
     {"megatron-2021-async",
@@ -155,6 +160,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"host_step_s", &s.host_step_s},
                    {"host_moe_s", &s.host_moe_s},
                    {"op_gap_s", &s.op_gap_s},
+                   {"moe_gap_s", &s.moe_gap_s},
                    {"coll_gap_s", &s.coll_gap_s},
                    {"straggler_spread", &s.straggler},
                    {"straggler_persistent", &s.persistent},
@@ -247,6 +253,9 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
             : (stacks[i].habits & BY_OWNER) != 0 ? MW_SHARE_BY_OWNER
                                                  : MW_SHARE_FLAT;
         ctx->stack.sends_once = (stacks[i].habits & SENDS_ONCE) != 0;
+        ctx->stack.sorts = (stacks[i].habits & SORTS) != 0;
+        ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
+        ctx->stack.prescales = (stacks[i].habits & PRESCALES) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
         if (status == MW_OK) {
             status = mw_stack_bucket_read(ctx->db, &ctx->stack, err);

@@ -160,6 +160,17 @@ static void add_latent_up(const struct mw_sizes *s, const char *norm,
     mw_fsteps_tag(out, first, MW_MODULE_MLA_UP_PROJ, 0);
 }
 
+/* Rotary embedding takes what the projection gave apart: keys are written with
+ * the rotated part that their heads share, values as the core wants them
+ * (Megatron-LM, core/fusions/fused_mla_yarn_rope_apply.py). */
+static double build_bytes(const struct mw_sizes *s, const struct heads *h)
+{
+    const struct mw_mla *a = &s->m->mla;
+
+    return x_bytes(s, s->tokens, h->kv * (a->nope_dim + a->v_dim)) +
+           x_bytes(s, s->tokens, h->kv * (h->d + a->v_dim));
+}
+
 static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
                         struct mw_fsteps *out)
 {
@@ -188,6 +199,9 @@ static void add_mla_qkv(const struct mw_sizes *s, const struct heads *h,
     size_t rotary = out->n;
 
     add_rotary(s, (h->q + 1) * a->rope_dim, out);
+    if (out->n > rotary) {
+        out->v[rotary].op.bytes += build_bytes(s, h);
+    }
     mw_fsteps_tag(out, rotary, MW_MODULE_MLA_UP_PROJ, 0);
 }
 

@@ -125,6 +125,10 @@ static struct mw_cost op_cost(const struct mw_step_price *p,
     double load = at->phase == MW_PHASE_W ? p->router.apart : p->router.synced;
     struct mw_op busiest = *op;
 
+    busiest.bytes += mw_step_sort_bytes(p, op);
+    if (busiest.bytes > op->bytes) {
+        return mw_cost_op(p->ctx, &busiest, at->explain);
+    }
     if (!op->is_routed || load == 1) {
         return mw_cost_op(p->ctx, op, at->explain);
     }
@@ -448,6 +452,10 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         if (ops.n > 0 && mw_step_graph(p) != MW_GRAPH_ITERATION) {
             /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
+        }
+        if (ops.n > 0 && phase != MW_PHASE_W) {
+            out->s[MW_LANE_COMPUTE] +=
+                n_routers(p, unit) * p->ctx->stack.moe_gap_s / 2;
         }
     }
     mw_array_release(&ops);

@@ -29,6 +29,7 @@ static void improve_rates(struct machine *m, double flops, double bytes)
 {
     for (int dtype = 0; dtype < MW_DTYPE_COUNT; dtype++) {
         m->ctx.sustained[dtype] *= flops;
+        m->ctx.power_limit[dtype] *= flops;
         for (int op = 0; op < MW_MEASURED_OP_COUNT; op++) {
             for (int pass = 0; pass < MW_PASS_BW; pass++) {
                 struct mw_kernel_rates *r =

@@ -203,6 +203,10 @@ double mw_step_coll_bytes(const struct mw_step_price *p,
 struct mw_cost mw_step_coll_cost(const struct mw_step_price *p,
                                  const struct mw_op *op,
                                  struct mw_explain *explain);
+/* Bytes that sorting the routed tokens by expert reads and writes beside a
+ * permutation; 0 for other operators and where the stack does not sort. */
+double mw_step_sort_bytes(const struct mw_step_price *p,
+                          const struct mw_op *op);
 struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);

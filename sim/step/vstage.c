@@ -307,6 +307,9 @@ static double optimizer_s(const struct mw_step_price *p,
 
     if (!p->ctx->gpu->is_cpu) {
         op.bytes += whole * p->grad_bytes; /* zeroing */
+        if (p->ctx->stack.prescales && p->layout->dp * p->layout->cp > 1) {
+            op.bytes += whole * 2 * p->grad_bytes;
+        }
     }
     return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s +
            update->muon_s;

@@ -64,6 +64,7 @@ static void take_variant(struct mw_case *c)
     c->gpu.mem_bytes = isnan(memory) ? c->gpu.mem_bytes : memory * 0x1p30;
     for (int dtype = 0; dtype < MW_DTYPE_COUNT; dtype++) {
         c->ctx.sustained[dtype] *= clock;
+        c->ctx.power_limit[dtype] *= clock;
         for (int op = 0; op < MW_MEASURED_OP_COUNT; op++) {
             for (int pass = 0; pass < MW_PASS_BW; pass++) {
                 struct mw_kernel_rates *rates =

@@ -84,6 +84,77 @@ static void test_clock_and_stack(void **state)
     mw_assert_near(mw_cost_op(&ctx, &add, NULL).time_s, 24e-6, 1e-12, 0);
 }
 
+/* A power limit of 0.6: products that reach the best rate take 1 / 0.6 as long,
+ * attention at half of it is not slowed (0.5 < 0.6), its backward pass at a
+ * quarter neither; 0 is no limit. */
+static void test_power_limit(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_op product = gemm(4096, 4096, 4096);
+    struct mw_op attn = {.kind = MW_OP_ATTENTION,
+                         .name = "attn",
+                         .m = 4096,
+                         .n = 4096,
+                         .k = 128,
+                         .batch = 32,
+                         .dtype = MW_BF16,
+                         .flops = 1e12,
+                         .bytes = 1e6};
+
+    (void)state;
+    double free_s = mw_cost_op(&ctx, &product, NULL).time_s;
+    double attn_s = mw_cost_op(&ctx, &attn, NULL).time_s;
+    ctx.power_limit[MW_BF16] = 0.6;
+    mw_assert_near(mw_cost_op(&ctx, &product, NULL).time_s, free_s / 0.6, 1e-12,
+                   0);
+    mw_assert_near(mw_cost_op(&ctx, &attn, NULL).time_s, attn_s, 0, 0);
+    ctx.power_limit[MW_BF16] = 0.4;
+    mw_assert_near(mw_cost_op(&ctx, &attn, NULL).time_s, attn_s * 0.5 / 0.4,
+                   1e-12, 0);
+    /* What a slower clock leaves below the limit. */
+    ctx.power_limit[MW_BF16] = 0.9;
+    ctx.sustained[MW_BF16] = 0.8;
+    mw_assert_near(mw_cost_op(&ctx, &product, NULL).time_s, free_s / 0.8, 1e-12,
+                   0);
+}
+
+/* On the database's B200, a shape that is a row of the table and runs at 1563
+ * TFLOP/s there takes its FLOPs at the limit; a small one takes the row's time
+ * and attention of 16 heads keeps its own. */
+static void test_power_limit_of_b200(void **state)
+{
+    struct mw_hwdb *db = NULL;
+    struct mw_cost_ctx ctx;
+    struct mw_err err = {0};
+    struct mw_op big = gemm(4096, 10240, 8192), small = gemm(1024, 1024, 1024);
+    struct mw_op attn = {.kind = MW_OP_ATTENTION,
+                         .name = "attn",
+                         .m = 4096,
+                         .n = 4096,
+                         .k = 128,
+                         .batch = 16,
+                         .dtype = MW_BF16,
+                         .flops = 2.0 * 4096 * 4096 * 128 * 16};
+
+    (void)state;
+    assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    assert_int_equal(mw_cost_ctx_init(&ctx, db, "dgx-b200", 1, 0, &err), MW_OK);
+    double limit = ctx.gpu->peak_flops[MW_BF16] *
+                   ctx.gpu->gemm_efficiency[MW_BF16] * ctx.power_limit[MW_BF16];
+
+    assert_true(limit > 800e12 && limit < 1300e12);
+    mw_assert_near(mw_cost_op(&ctx, &big, NULL).time_s, big.flops / limit,
+                   1e-12, 0);
+    assert_true(mw_cost_op(&ctx, &small, NULL).time_s >
+                1.5 * small.flops / limit);
+    double with_s = mw_cost_op(&ctx, &attn, NULL).time_s;
+    ctx.power_limit[MW_BF16] = 0;
+    mw_assert_near(mw_cost_op(&ctx, &attn, NULL).time_s, with_s, 0, 0);
+    assert_true(mw_cost_op(&ctx, &big, NULL).time_s < 0.8 * big.flops / limit);
+    mw_hwdb_free(db);
+}
+
 /* Rows of 50257 elements begin anywhere: half the rate, whichever pass has them
  * where; 50256 of bf16 are 6282 times 16 bytes. A scale for a row of FP8 takes
  * a fifth off. */
@@ -431,6 +502,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clock_and_stack),
+        cmocka_unit_test(test_power_limit),
+        cmocka_unit_test(test_power_limit_of_b200),
         cmocka_unit_test(test_stragglers),
         cmocka_unit_test(test_alignment_and_scaling),
         cmocka_unit_test(test_stacks_of_the_database),

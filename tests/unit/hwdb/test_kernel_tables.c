@@ -154,6 +154,13 @@ static void test_rates(void **state)
     struct mw_kernel_rates w = rates_of(*state, "a100", "gemm", "W", "bf16");
     assert_true(
         mw_near(w.flops_per_s, r.flops_per_s / layout->value, 1e-12, 0));
+    /* Blackwell has a row of its own. */
+    struct mw_kernel_rates f =
+        rates_of(*state, "b200-sxm", "gemm", "F", "bf16");
+    mw_hwdb_constant(*state, "gemm_layout_factor.w.blackwell", &layout, NULL);
+    w = rates_of(*state, "b200-sxm", "gemm", "W", "bf16");
+    assert_true(
+        mw_near(w.flops_per_s, f.flops_per_s / layout->value, 1e-12, 0));
 }
 
 /* ---- interpolation ----------------------------------------------------------

@@ -378,6 +378,12 @@ static void test_mla(void **state)
     mw_assert_near(op->model_flops, 2.0 * 2048 * 2048 * 16 * (192 + 128), 0, 0);
     assert_int_equal(find(&f.ops, "q_down")->m, 256);
     assert_int_equal(find(&f.ops, "kv_up")->n, 16 * (128 + 128));
+    /* 64 elements of each query head and of the one key are turned in place;
+     * keys of 192 and values of 128 are written from what kv_up gave. */
+    mw_assert_near(
+        find(&f.ops, "rotary")->bytes,
+        2.0 * 2048 * (2 * (16 + 1) * 64 + 16 * (128 + 128) + 16 * (192 + 128)),
+        0, 0);
     layer(&f, 3, MW_PASS_F);
     assert_int_equal(find(&f.ops, "shared_fc1")->n, 2 * 2048 / 8);
     assert_int_equal(find(&f.ops, "expert_fc1")->batch, 256);

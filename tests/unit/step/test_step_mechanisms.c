@@ -311,6 +311,80 @@ static void test_fixed_cost(void **state)
     end(&w);
 }
 
+/* Routing takes the device half of its time forward and half backward, and none
+ * for weights. A sorted copy of what experts get is two passes over the routed
+ * tokens in front of them and behind, in both directions; there is none where a
+ * rank has one expert. */
+static void test_routing(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, 8);
+    w.s.model.moe = (struct mw_moe){.n_experts = 16, .top_k = 2, .ffn = 1024};
+    w.l.ep = 8;
+    struct step_unit_s bare = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_MOE);
+    double routed = 2.0 * 2 * (double)w.s.workload.seq *
+                    (double)w.s.model.hidden * w.l.micro_batch;
+    double sort_s =
+        2 * 2 * routed / (w.ctx.gpu->mem_bw_Bps * w.ctx.gpu->mem_efficiency);
+
+    w.ctx.stack.moe_gap_s = 2e-3;
+    struct step_unit_s gap = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_MOE);
+    mw_assert_near(gap.f_s - bare.f_s, 1e-3, 1e-9, 0);
+    mw_assert_near(gap.b_s - bare.b_s, 1e-3, 1e-9, 0);
+    mw_assert_near(gap.w_s, bare.w_s, 0, 0);
+    w.ctx.stack.moe_gap_s = 0;
+    w.ctx.stack.sorts = true;
+    struct step_unit_s sorted = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_MOE);
+    mw_assert_near(sorted.f_s - bare.f_s, sort_s, 1e-6, 0);
+    mw_assert_near(sorted.b_s - bare.b_s, sort_s, 1e-6, 0);
+    mw_assert_near(sorted.w_s, bare.w_s, 0, 0);
+    w.s.model.moe.n_experts = 8;
+    sorted = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_MOE);
+    w.ctx.stack.sorts = false;
+    mw_assert_near(sorted.f_s,
+                   step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_MOE).f_s, 0, 0);
+    end(&w);
+}
+
+/* Dividing gradients by the replicas reads and writes all that the rank holds
+ * (none without replicas); an optimizer of tensor lists does not care how slow
+ * the stack's element-wise kernels are. */
+static void test_tail_of_megatron(void **state)
+{
+    struct world w;
+    struct mw_step_price p;
+
+    (void)state;
+    begin(&w, 4);
+    w.l.zero = 1;
+    double bare = step_s(&w, NULL);
+    mw_step_price_begin(&p, &w.s, &w.l, &w.ctx);
+    double params = 16 * p.size[MW_UNIT_DENSE].dense_params +
+                    p.size[MW_UNIT_EMBEDDING].dense_params +
+                    p.size[MW_UNIT_HEAD].dense_params;
+    double rate = w.ctx.gpu->mem_bw_Bps * w.ctx.gpu->mem_efficiency;
+
+    w.ctx.stack.prescales = true;
+    mw_assert_near(step_s(&w, NULL) - bare, 2 * p.grad_bytes * params / rate,
+                   1e-6, 0);
+    w.ctx.stack.prescales = false;
+    w.ctx.stack.elementwise = 2;
+    double slow = step_s(&w, NULL);
+    w.ctx.stack.tensor_lists = true;
+    double update_s = (params / 4 * (p.grad_bytes + 24 + p.weight_bytes) +
+                       params * p.grad_bytes) /
+                      rate;
+    mw_assert_near(slow - step_s(&w, NULL), update_s, 1e-3, 0);
+    w.l.dp = 1;
+    w.l.zero = 0;
+    double alone = step_s(&w, NULL);
+    w.ctx.stack.prescales = true;
+    mw_assert_near(step_s(&w, NULL), alone, 0, 0);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,7 +396,9 @@ int main(void)
         cmocka_unit_test(test_overlap_is_switched_off),
         cmocka_unit_test(test_stragglers_slow_the_work),
         cmocka_unit_test(test_prediction_modules),
-        cmocka_unit_test(test_fixed_cost)};
+        cmocka_unit_test(test_fixed_cost),
+        cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_tail_of_megatron)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,23 @@
+/*
+ * Tokens behind an all-to-all of NCCL. What comes of several ranks lies by
+ * rank; a copy puts it into the order of the rank's experts, and another one
+ * puts their outputs back (Megatron-LM, core/transformer/moe/
+ * token_dispatcher.py, MoEAlltoAllTokenDispatcher). Kernels that send by
+ * themselves (DeepEP, HybridEP) write to where the token belongs.
+ *
+ * Left out: one expert a rank, which needs no order.
+ */
+#include "sim/step/step_int.h"
+
+double mw_step_sort_bytes(const struct mw_step_price *p, const struct mw_op *op)
+{
+    const struct mw_moe *moe = &p->scenario->model.moe;
+    double copies = moe->top_k;
+
+    if (op->kind != MW_OP_PERMUTE || !p->ctx->stack.sorts ||
+        p->layout->ep == 1 || moe->n_experts == p->layout->ep) {
+        return 0;
+    }
+    /* The permutation's own bytes are a token and its copies. */
+    return 2 * op->bytes * copies / (copies + 1);
+}
