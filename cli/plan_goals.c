@@ -20,8 +20,8 @@ struct deadline {
     const struct mw_cost_ctx *ctx;
 };
 
-static bool ends_in_time(const struct deadline *d, int n_nodes,
-                         double step_time_s)
+static bool is_allowed(const struct deadline *d, int n_nodes,
+                       double step_time_s)
 {
     struct mw_cost_ctx part = *d->ctx; /* sizes alone matter here */
     struct mw_sim_job job;
@@ -29,21 +29,34 @@ static bool ends_in_time(const struct deadline *d, int n_nodes,
     part.n_nodes = n_nodes;
     return mw_sim_job_make(&d->a->job, d->scenario, &part, step_time_s, &job,
                            NULL) == MW_OK &&
-           job.job.wall_s <= d->a->within_s;
+           (!(d->a->within_s > 0) || job.job.wall_s <= d->a->within_s) &&
+           (!(d->a->cap_usd > 0) || job.usd_low <= d->a->cap_usd);
 }
 
-/* The whole job grows with the step, so halving finds the longest that ends in
- * time (failures included); 0: none. */
+/* The whole job's time and money grow with the step, so halving finds the
+ * longest that ends in time (failures included) and within the money, to a
+ * millionth of what a job without failures could take; 0: none. */
 static double max_step_s(const void *deadline, int n_nodes)
 {
-    enum { HALVINGS = 60 };
+    enum { HALVINGS = 20 }; /* each a whole job, failures simulated */
     const struct deadline *d = deadline;
-    double low = 0, high = d->a->within_s;
+    const struct mw_workload *w = &d->scenario->workload;
+    double n_steps =
+        d->a->job.tokens / ((double)w->global_batch * (double)w->seq);
+    double price = mw_plan_prices(d->a, d->ctx).usd_per_gpu_hour / 3600 *
+                   n_nodes * d->ctx->gpus_per_node;
+    double low = 0, high = HUGE_VAL;
 
+    if (d->a->within_s > 0) {
+        high = d->a->within_s / n_steps;
+    }
+    if (d->a->cap_usd > 0) {
+        high = fmin(high, d->a->cap_usd / price / n_steps);
+    }
     for (int i = 0; i < HALVINGS; i++) {
         double mid = low + (high - low) / 2;
 
-        *(ends_in_time(d, n_nodes, mid) ? &low : &high) = mid;
+        *(is_allowed(d, n_nodes, mid) ? &low : &high) = mid;
     }
     return low;
 }
@@ -54,12 +67,19 @@ enum mw_status mw_plan_goals(const struct mw_plan_args *a,
                              struct mw_goals_result *out, struct mw_err *err)
 {
     struct deadline deadline = {a, scenario, ctx};
-    struct mw_goals_ask ask = {.objective = a->objective,
-                               .prices = mw_plan_prices(a, ctx),
-                               .max_step_s =
-                                   a->within_s > 0 ? max_step_s : NULL,
-                               .deadline = &deadline};
+    struct mw_goals_ask ask = {
+        .objective = a->objective,
+        .prices = mw_plan_prices(a, ctx),
+        .is_any_nodes = a->cap_usd > 0,
+        .max_step_s = a->within_s > 0 || a->cap_usd > 0 ? max_step_s : NULL,
+        .deadline = &deadline};
 
+    if (a->cap_usd > 0 && !(ask.prices.usd_per_gpu_hour > 0)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--cap: the database has no price of %s; --price says "
+                       "it",
+                       ctx->gpu->slug);
+    }
     return mw_goals_search(scenario, ctx, &a->search, &ask, out, err);
 }
 
@@ -120,6 +140,10 @@ void mw_plan_goals_print(const struct mw_plan_args *a,
         printf("; %.4g tokens within %.1f days", a->job.tokens,
                a->within_s / day_s);
     }
+    if (a->cap_usd > 0) {
+        printf("; %.4g tokens for at most %.4g US dollars", a->job.tokens,
+               a->cap_usd);
+    }
     printf("; the plans are for %d node%s.\n", g->n_nodes,
            g->n_nodes == 1 ? "" : "s");
 }
@@ -148,6 +172,9 @@ json_t *mw_plan_goals_json(const struct mw_plan_args *a,
     mw_json_set_bool(o, "proved_optimal", g->is_proved);
     if (a->within_s > 0) {
         mw_json_set_real(o, "within_s", a->within_s);
+    }
+    if (a->cap_usd > 0) {
+        mw_json_set_real(o, "cap_usd", a->cap_usd);
     }
     return o;
 }

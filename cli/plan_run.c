@@ -153,7 +153,8 @@ int mw_plan_run(const struct mw_plan_args *a,
     }
     int exit_status = status == MW_OK ? 0 : mw_cli_fail(&err);
 
-    if (found == MW_ENO && !(a->within_s > 0) && !a->part && a->n_merges == 0) {
+    if (found == MW_ENO && !(a->within_s > 0) && !(a->cap_usd > 0) &&
+        !a->part && a->n_merges == 0) {
         mw_plan_say_changes(scenario, ctx, &a->search, json);
     }
     if (json && (status == MW_OK || found == MW_ENO || found == MW_EINTR)) {

@@ -26,6 +26,7 @@ struct mw_plan_args {
     struct mw_sim_job_args job; /* the whole job, where tokens are given */
     unsigned front;             /* enum mw_front_by over numbers of nodes */
     double within_s;            /* --within; 0: not asked */
+    double cap_usd;             /* --cap: of the whole job; 0: not asked */
     const char *part;           /* file of a shard, or NULL */
     const char *merge[MW_PLAN_MERGES_MAX];
     int n_merges;

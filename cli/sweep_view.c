@@ -352,10 +352,51 @@ static double number_at(const struct mw_sweep_row *row, enum mw_sweep_key key)
                                    : row->net;
 }
 
+const struct mw_enum mw_sweep_curve_enums[] = {
+    {"rate", MW_CURVE_RATE},
+    {"efficiency", MW_CURVE_EFFICIENCY},
+    {"days", MW_CURVE_DAYS},
+    {"cost", MW_CURVE_COST},
+    {NULL, 0}};
+
+static double height_of(const struct mw_sweep_row *row,
+                        const struct mw_sweep_money *money,
+                        enum mw_sweep_curve curve)
+{
+    double train_s = money->tokens / row->tokens_per_s;
+
+    switch (curve) {
+    case MW_CURVE_RATE:
+    case MW_CURVE_EFFICIENCY:
+        return row->tokens_per_s_per_gpu;
+    case MW_CURVE_DAYS:
+        return train_s / 86400;
+    case MW_CURVE_COST:
+        return train_s / 3600 * (double)row->gpus * money->usd_per_gpu_hour;
+    }
+    return 0;
+}
+
+/* Over the value at the smallest x: scaling efficiency. */
+static void normalise(struct mw_plot_series *series, double *y)
+{
+    size_t least = 0;
+
+    for (size_t k = 1; k < series->n; k++) {
+        least = series->x[k] < series->x[least] ? k : least;
+    }
+    double base = series->n > 0 ? y[least] : 1;
+
+    for (size_t k = 0; k < series->n; k++) {
+        y[k] /= base;
+    }
+}
+
 static size_t collect(const struct mw_sweep_rows *rows,
                       const struct mw_sweep_grid *grid,
-                      struct mw_plot_series *series, double *numbers,
-                      char (*labels)[128])
+                      const struct mw_sweep_money *money,
+                      enum mw_sweep_curve curve, struct mw_plot_series *series,
+                      double *numbers, char (*labels)[128])
 {
     size_t n = 0, at = 0;
 
@@ -380,9 +421,13 @@ static size_t collect(const struct mw_sweep_rows *rows,
             if (rows->v[k].is_feasible &&
                 is_same_series(grid, &rows->v[k], &rows->v[i])) {
                 numbers[at + s->n] = number_at(&rows->v[k], grid->axis[0]->key);
-                numbers[at + rows->n + s->n] = rows->v[k].tokens_per_s_per_gpu;
+                numbers[at + rows->n + s->n] =
+                    height_of(&rows->v[k], money, curve);
                 s->n++;
             }
+        }
+        if (curve == MW_CURVE_EFFICIENCY) {
+            normalise(s, numbers + at + rows->n);
         }
         at += 2 * rows->n;
         n++;
@@ -392,9 +437,15 @@ static size_t collect(const struct mw_sweep_rows *rows,
 
 enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
                                   const struct mw_sweep_grid *grid,
-                                  const char *title, const char *path,
-                                  struct mw_err *err)
+                                  const struct mw_sweep_money *money,
+                                  enum mw_sweep_curve curve, const char *title,
+                                  const char *path, struct mw_err *err)
 {
+    static const char *const labels_y[] = {
+        [MW_CURVE_RATE] = "tokens/s/GPU",
+        [MW_CURVE_EFFICIENCY] = "scaling efficiency",
+        [MW_CURVE_DAYS] = "days to train",
+        [MW_CURVE_COST] = "US dollars to train"};
     static const char *const labels_x[] = {"GPUs",
                                            "",
                                            "",
@@ -412,11 +463,11 @@ enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
     }
     double *numbers =
         mw_calloc(2 * SERIES_MAX * (rows->n + 1), sizeof *numbers);
-    size_t n = collect(rows, grid, series, numbers, labels);
+    size_t n = collect(rows, grid, money, curve, series, numbers, labels);
     struct mw_plot_axes axes = {
         .title = title,
         .x = {labels_x[grid->axis[0]->key], MW_PLOT_NUMBER, true},
-        .y = {"tokens/s/GPU", MW_PLOT_NUMBER, false}};
+        .y = {labels_y[curve], MW_PLOT_NUMBER, false}};
     enum mw_status status = mw_plot_curves(&axes, series, n, path, err);
 
     mw_free(numbers);

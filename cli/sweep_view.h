@@ -5,6 +5,16 @@
 #include "base/json.h"
 #include "planner/sweep.h"
 
+/* What a sweep's curves show. */
+enum mw_sweep_curve {
+    MW_CURVE_RATE,       /* tokens per second and GPU */
+    MW_CURVE_EFFICIENCY, /* the same over that of the series' fewest GPUs */
+    MW_CURVE_DAYS,       /* to train on the tokens */
+    MW_CURVE_COST        /* of that, dollars */
+};
+/* "rate", "efficiency", "days", "cost". */
+extern const struct mw_enum mw_sweep_curve_enums[];
+
 /* What a training run would take; 0: not asked. */
 struct mw_sweep_money {
     double tokens;
@@ -18,11 +28,13 @@ void mw_sweep_view_print(const struct mw_sweep_rows *rows,
 /* Also the fewest GPUs that end in time, with money->within_s. */
 json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
                            const struct mw_sweep_money *money);
-/* Tokens per second and GPU over the first axis that has numbers; one series
- * for each value of the others. MW_EUSAGE without such an axis. */
+/* The curve over the first axis that has numbers; one series for each value of
+ * the others. MW_EUSAGE without such an axis. Days need money's tokens, cost
+ * its price too. */
 enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
                                   const struct mw_sweep_grid *grid,
-                                  const char *title, const char *path,
-                                  struct mw_err *err);
+                                  const struct mw_sweep_money *money,
+                                  enum mw_sweep_curve curve, const char *title,
+                                  const char *path, struct mw_err *err);
 
 #endif

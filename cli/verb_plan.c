@@ -38,7 +38,8 @@ enum {
     OPT_OBJECTIVE,
     OPT_SHARD,
     OPT_PART,
-    OPT_MERGE
+    OPT_MERGE,
+    OPT_CAP
 };
 
 static const struct argp_option options[] = {
@@ -90,6 +91,11 @@ static const struct argp_option options[] = {
     {"within", OPT_WITHIN, "DAYS", 0,
      "With --tokens: only plans under which the whole job ends within so many "
      "days; with --pareto ...,gpus the fewest GPUs that do",
+     0},
+    {"cap", OPT_CAP, "USD", 0,
+     "With --tokens: only plans under which the whole job costs no more, on "
+     "any "
+     "number of nodes that divides the scenario's",
      0},
     {"memory-margin", OPT_MARGIN, "BYTES", 0,
      "Memory of a rank to leave free, e.g. 6GiB (default: the scenario's "
@@ -204,6 +210,13 @@ static enum mw_status option(struct mw_plan_args *a, int key, const char *arg,
                    ? MW_OK
                    : mw_fail(err, MW_EUSAGE, "--objective: %s", why.text);
     }
+    if (key == OPT_CAP) {
+        return mw_double_parse(arg, &a->cap_usd, NULL) == MW_OK &&
+                       a->cap_usd > 0
+                   ? MW_OK
+                   : mw_fail(err, MW_EUSAGE, "--cap: '%s' is no sum of dollars",
+                             arg);
+    }
     if (key == OPT_WITHIN) {
         if (mw_double_parse(arg, &a->within_s, NULL) == MW_OK &&
             a->within_s > 0) {
@@ -261,7 +274,8 @@ static void check_shard(const struct mw_plan_args *a, bool is_other,
     if (is_shard && a->n_merges > 0) {
         argp_error(state, "--shard searches and --merge joins; one at a time");
     }
-    if ((is_shard || a->n_merges > 0) && (is_other || a->within_s > 0)) {
+    if ((is_shard || a->n_merges > 0) &&
+        (is_other || a->within_s > 0 || a->cap_usd > 0)) {
         argp_error(state, "--shard and --merge are of a ranking of plans: no "
                           "--within, --why-not, --mixed, --experts, --pareto "
                           "over nodes");
@@ -285,6 +299,9 @@ static void check_set(const struct mw_plan_args *a, struct argp_state *state)
     }
     bool is_pareto = a->front != 0 || a->search.rank_by == MW_RANK_PARETO;
 
+    if (a->cap_usd > 0 && (!(a->job.tokens > 0) || asked > 0 || is_pareto)) {
+        argp_error(state, "--cap needs --tokens and a ranking of plans");
+    }
     if (a->within_s > 0 && !(a->job.tokens > 0)) {
         argp_error(state, "--within needs --tokens");
     }
@@ -352,6 +369,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_OBJECTIVE:
     case OPT_SHARD:
     case OPT_MERGE:
+    case OPT_CAP:
     case OPT_REDUNDANT:
     case OPT_SPACE:
     case OPT_FREE:
@@ -407,7 +425,7 @@ static void take_objective(struct mw_plan_args *a,
     bool is_memory = mw_objective_is(&a->objective, MW_GOAL_MEMORY);
 
     a->has_goals =
-        a->within_s > 0 ||
+        a->within_s > 0 || a->cap_usd > 0 ||
         !(is_memory || mw_objective_is(&a->objective, MW_GOAL_STEP_TIME));
     a->search.rank_by =
         is_memory && !a->has_goals ? MW_RANK_MEMORY : MW_RANK_TIME;

@@ -20,6 +20,7 @@ enum { MERGES_MAX = 1024 };
 struct args {
     struct mw_cli cli;
     const char *scenario, *csv, *plot, *stack;
+    enum mw_sweep_curve curve;
     const char *merge[MERGES_MAX];
     int n_merges;
     int shard, n_shards;
@@ -49,6 +50,7 @@ enum {
     OPT_MINIMISE,
     OPT_LP,
     OPT_STACK,
+    OPT_CURVE,
     OPT_AGAIN
 };
 
@@ -70,7 +72,12 @@ static const struct argp_option options[] = {
     {"merge", OPT_MERGE, "FILE", 0,
      "Take rows from this file and search nothing; give it again for more", 0},
     {"plot", OPT_PLOT, "FILE.svg|.png|-", 0,
-     "Draw tokens per second and GPU over the first axis", 0},
+     "Draw curves over the first axis, a series for each value of the second",
+     0},
+    {"curve", OPT_CURVE, "rate|efficiency|days|cost", 0,
+     "With --plot: tokens per second and GPU (default), the same over that of "
+     "the fewest GPUs, time to train on --tokens, its cost at --price",
+     0},
     {"tokens", OPT_TOKENS, "N", 0, "Also show the time to train on N tokens",
      0},
     {"within", OPT_WITHIN, "DAYS", 0,
@@ -160,6 +167,20 @@ static enum mw_status plot(struct args *a, const char *text, struct mw_err *err)
                  : MW_OK;
 }
 
+static enum mw_status curve(struct args *a, const char *text,
+                            struct mw_err *err)
+{
+    for (const struct mw_enum *e = mw_sweep_curve_enums; e->name; e++) {
+        if (strcmp(e->name, text) == 0) {
+            a->curve = (enum mw_sweep_curve)e->value;
+            return MW_OK;
+        }
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "--curve: '%s' is none of rate, efficiency, days, cost",
+                   text);
+}
+
 static enum mw_status option(struct args *a, int key, char *arg,
                              struct mw_err *err)
 {
@@ -177,6 +198,8 @@ static enum mw_status option(struct args *a, int key, char *arg,
         return preset(a, arg, err);
     case OPT_PLOT:
         return plot(a, arg, err);
+    case OPT_CURVE:
+        return curve(a, arg, err);
     case OPT_TOKENS:
         return number_option("--tokens", arg, &a->money.tokens, err);
     case OPT_PRICE:
@@ -252,6 +275,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         mw_cli_one_stdout(&a->cli, "--csv", a->csv, state);
         if (a->share.n > 0 && a->n_merges == 0) {
             argp_error(state, "--share needs the rows of --merge files");
+        }
+        if (a->curve != MW_CURVE_RATE && !a->plot) {
+            argp_error(state, "--curve needs --plot");
+        }
+        if (a->curve >= MW_CURVE_DAYS && !(a->money.tokens > 0)) {
+            argp_error(state, "--curve days and cost need --tokens");
+        }
+        if (a->curve == MW_CURVE_COST && !(a->money.usd_per_gpu_hour > 0)) {
+            argp_error(state, "--curve cost needs --price");
         }
         if (a->money.within_s > 0 && !(a->money.tokens > 0)) {
             argp_error(state, "--within needs --tokens");
@@ -347,8 +379,8 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
         mw_sweep_view_print(&rows, &a->grid, &a->money);
     }
     if (status == MW_OK && a->plot) {
-        status =
-            mw_sweep_view_plot(&rows, &a->grid, scenario->name, a->plot, &err);
+        status = mw_sweep_view_plot(&rows, &a->grid, &a->money, a->curve,
+                                    scenario->name, a->plot, &err);
     }
     mw_sweep_rows_release(&known);
     mw_sweep_rows_release(&rows);

@@ -1,6 +1,7 @@
 /* Goals one after the other: see goals.h. */
 #include "planner/goals.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 struct count {
     int n;
     bool is_out;
+    double allowed_s; /* by the deadline; HUGE_VAL: any */
     double max_step_s, max_peak_bytes;
     double least_s, least_bytes; /* under these limits; 0: to be searched */
 };
@@ -85,7 +87,9 @@ static enum mw_status search_count(struct goals *g, const struct count *c,
 
     opts.rank_by = by;
     opts.top = top;
-    opts.max_step_s = c->max_step_s < HUGE_VAL ? c->max_step_s : 0;
+    /* 0 would mean any step, where no step is short enough. */
+    opts.max_step_s =
+        c->max_step_s < HUGE_VAL ? fmax(c->max_step_s, DBL_MIN) : 0;
     opts.max_peak_bytes = c->max_peak_bytes < HUGE_VAL ? c->max_peak_bytes : 0;
     if (opts.order == g->opts->order_text) {
         opts.order = opts.order_text;
@@ -197,7 +201,8 @@ static void narrow(const struct goals *g, struct count *c, enum mw_goal goal,
 
 static void add_counts(struct goals *g)
 {
-    bool needs_nodes = mw_objective_needs_nodes(&g->ask->objective);
+    bool needs_nodes =
+        g->ask->is_any_nodes || mw_objective_needs_nodes(&g->ask->objective);
     int nodes = g->ctx->n_nodes;
 
     for (int n = needs_nodes ? 1 : nodes; n <= nodes; n++) {
@@ -207,10 +212,11 @@ static void add_counts(struct goals *g)
         if (nodes % n != 0) {
             continue;
         }
-        if (g->ask->max_step_s) {
-            c.max_step_s = g->ask->max_step_s(g->ask->deadline, n);
-            c.is_out = !(c.max_step_s > 0);
-        }
+        c.allowed_s = g->ask->max_step_s
+                          ? g->ask->max_step_s(g->ask->deadline, n)
+                          : HUGE_VAL;
+        c.max_step_s = c.allowed_s;
+        c.is_out = !(c.max_step_s > 0);
         mw_array_push(&g->counts, c);
     }
     g->out->n_counts = (int)g->counts.n;
@@ -275,9 +281,7 @@ static enum mw_status rank(struct goals *g, struct count *c, struct mw_err *err)
         .n = c->n, .max_step_s = HUGE_VAL, .max_peak_bytes = HUGE_VAL};
     bool by_memory = o->v[o->n - 1].goal == MW_GOAL_MEMORY;
 
-    if (g->ask->max_step_s) {
-        wide.max_step_s = g->ask->max_step_s(g->ask->deadline, c->n);
-    }
+    wide.max_step_s = c->allowed_s;
     for (int k = 0; k + 1 < out->n; k++) {
         narrow(g, &wide, out->v[k].goal, out->v[k].limit);
     }

@@ -27,7 +27,9 @@
 struct mw_goals_ask {
     struct mw_objective objective;
     struct mw_front_prices prices;
-    /* The longest step on n nodes that ends in time; NULL: any. */
+    bool is_any_nodes; /* every number of nodes, whatever the goals */
+    /* The longest step on n nodes that ends in time and within the money; 0:
+     * none is short enough; NULL: any. */
     double (*max_step_s)(const void *deadline, int n_nodes);
     const void *deadline;
 };
@@ -49,8 +51,8 @@ struct mw_goals_result {
     int n_counts;   /* numbers of nodes looked at */
     int n_searches; /* in all */
     bool is_proved; /* all of them, and the ranking */
-    /* Plans on n_nodes within the limits of all goals but the last, by the last:
-     * memory, else time. */
+    /* Plans on n_nodes within the limits of all goals but the last, by the
+     * last: memory, else time. */
     struct mw_search_result search;
 };
 

@@ -178,6 +178,16 @@ expect 1 "$mw" plan "$llama" --objective gpus --tokens 1000T --within 1
 { cat "$llama"; echo 'objective: [cost_per_token within 20 %, memory]'; } >goals.yaml
 expect 0 "$mw" plan goals.yaml --why --robust --json -o goal-plan.yaml
 json "[g['goal'] for g in o['objective']['goals']] == ['cost_per_token', 'memory'] and o['why']['best_s'] > 0"
+sed 's/nodes: 2/nodes: 8/' "$llama" >eight.yaml
+expect 0 "$mw" plan eight.yaml --tokens 1T --cap 1e9 --price 2 --json
+json "o['objective']['nodes'] == 8 and o['job']['usd_low'] <= 1e9"
+cp stdout.txt rich.txt
+cap=$(python3 -c "import json; print(0.99 * json.load(open('rich.txt'))['job']['usd_low'])")
+expect 0 "$mw" plan eight.yaml --tokens 1T --cap "$cap" --price 2 --json
+json "o['job']['usd_low'] <= $cap and o['objective']['nodes'] < 8 and o['plans'][0]['step_time_s'] > json.load(open('rich.txt'))['plans'][0]['step_time_s']"
+expect 1 "$mw" plan "$llama" --tokens 1T --cap 1 --price 2
+expect 2 "$mw" plan "$llama" --cap 1e6
+expect 2 "$mw" plan "$llama" --tokens 1T --cap much
 expect 2 "$mw" plan "$llama" --objective speed
 expect 2 "$mw" plan "$llama" --objective memory --pareto time,memory
 { cat "$llama"; echo 'objective: [memory, memory]'; } >twice.yaml
@@ -262,6 +272,19 @@ SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=2 \
     "$mw" sweep "$gpt" $axes --shard auto --csv b.csv >/dev/null || fail "shard auto"
 expect 0 "$mw" sweep "$gpt" $axes --merge a.csv --merge b.csv --csv m.csv
 cmp -s m.csv whole.csv || fail "merged shards differ from the whole"
+# Curves: what they need is said before any search.
+if command -v gnuplot >/dev/null; then
+    for curve in rate efficiency days cost; do
+        expect 0 "$mw" sweep "$gpt" --vary nodes=8,16 --csv curve.csv --tokens 1e12 --price 2 --plot $curve.svg --curve $curve
+    done
+    grep -q 'scaling efficiency' efficiency.svg || fail "no axis of efficiency"
+    grep -q 'days to train' days.svg || fail "no axis of days"
+    grep -q 'US dollars to train' cost.svg || fail "no axis of cost"
+fi
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve speed
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve days
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve cost --tokens 1e12
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --curve rate --curve days --tokens 1e12
 # Two jobs on one budget.
 expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
 expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json
