@@ -92,6 +92,27 @@ static void print_layers(const struct mw_search_result *r)
            r->layers_proved ? " (the integer program finds none better)" : "");
 }
 
+/* Where leaves are uneven: which nodes hold which ranks. */
+static void print_nodes(const struct mw_search_result *r)
+{
+    const struct mw_candidate *c = &r->plans[0];
+    struct mw_str text = {NULL, 0, 0};
+    char as_given[MW_FMT_MAX], bare[MW_FMT_MAX];
+
+    if (c->layout.nodes.n == 0) {
+        return;
+    }
+    mw_layout_nodes_add(&text, &c->layout.nodes, " ");
+    printf("Nodes of the best in the order of its ranks: %s (%s; as allocated "
+           "%s, without leaves %s)\n",
+           text.s,
+           c->is_order_proved ? "proved best of all orders"
+                              : "the best order found",
+           mw_fmt_seconds(c->allocated_s, as_given),
+           mw_fmt_seconds(c->bare_s, bare));
+    mw_str_release(&text);
+}
+
 /* Where nobody said how much memory a plan may use. */
 static void print_margin(const struct mw_scenario *s,
                          const struct mw_cost_ctx *ctx)
@@ -117,6 +138,7 @@ void mw_plan_view_print(const struct mw_scenario *s,
     print_margin(s, ctx);
     print_plans(r, top);
     print_layers(r);
+    print_nodes(r);
     print_reasons(r);
     printf("\n%llu layouts enumerated, %llu legal and evaluated, %llu "
            "simulated; ",
@@ -193,6 +215,17 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
         json_array_append_new(layers, json_integer(c->layers[k]));
     }
     mw_json_set(o, "layers", layers);
+    if (l->nodes.n > 0) {
+        json_t *nodes = json_array();
+
+        for (size_t i = 0; i < l->nodes.n; i++) {
+            json_array_append_new(nodes, json_integer(l->nodes.v[i]));
+        }
+        mw_json_set(o, "nodes", nodes);
+        mw_json_set_bool(o, "order_proved", c->is_order_proved);
+        mw_json_set_real(o, "allocated_s", c->allocated_s);
+        mw_json_set_real(o, "without_leaves_s", c->bare_s);
+    }
     return o;
 }
 

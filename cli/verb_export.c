@@ -11,13 +11,18 @@
 
 struct args {
     struct mw_cli cli;
-    const char *file, *out, *to;
+    const char *file, *out, *to, *hosts;
 };
 
-enum { OPT_TO = 0x2000 };
+enum { OPT_TO = 0x2000, OPT_HOSTS, HOSTS_BYTES_MAX = 1 << 26 };
 
 static const struct argp_option options[] = {
-    {"to", OPT_TO, "FRAMEWORK", 0, "megatron-core, torchtitan or nanotron", 0},
+    {"to", OPT_TO, "FRAMEWORK", 0,
+     "megatron-core, torchtitan or nanotron; or hosts", 0},
+    {"hosts", OPT_HOSTS, "FILE", 0,
+     "With --to hosts: the allocation's hosts, one a line, in its order "
+     "(scontrol show hostnames)",
+     0},
     {"output", 'o', "FILE", 0,
      "The file to write (default: standard output, without launch line and "
      "notes)",
@@ -32,7 +37,11 @@ static const char doc[] =
     "  meshwright export plan.yaml --to megatron-core -o llama.args\n"
     "  meshwright export plan.yaml --to torchtitan -o llama.toml\n"
     "  meshwright plan scenario.yaml -o plan.yaml && meshwright export "
-    "plan.yaml --to nanotron -o llama.yaml\n\n"
+    "plan.yaml --to nanotron -o llama.yaml\n"
+    "  scontrol show hostnames > hosts && meshwright export plan.yaml --to "
+    "hosts --hosts hosts -o ordered\n\n"
+    "hosts: the list of hosts in the order in which the plan's ranks lie on "
+    "them, for SLURM_HOSTFILE or mpirun --hostfile.\n"
     "megatron-core: options of pretrain_gpt.py, Megatron-LM of August 2026; "
     "torchtitan: TOML of 0.2.2; nanotron: YAML of 0.4. Data, tokenizer, "
     "learning rate and number of steps are placeholders. Plan with `limits: "
@@ -50,6 +59,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_TO:
         a->to = arg;
         return 0;
+    case OPT_HOSTS:
+        a->hosts = arg;
+        return 0;
     case 'o':
         a->out = arg;
         return 0;
@@ -64,7 +76,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             argp_error(state, "which plan?");
         }
         if (!a->to) {
-            argp_error(state, "--to: megatron-core, torchtitan or nanotron?");
+            argp_error(state, "--to: megatron-core, torchtitan, nanotron or "
+                              "hosts?");
+        }
+        if ((strcmp(a->to, "hosts") == 0) != (a->hosts != NULL)) {
+            argp_error(state, "--to hosts needs --hosts FILE, and nothing else "
+                              "takes it");
         }
         return 0;
     default:
@@ -120,6 +137,22 @@ static enum mw_status show(const struct args *a, const struct mw_export *e,
     return MW_OK;
 }
 
+static enum mw_status export_hosts(const struct args *a,
+                                   const struct mw_export_in *in,
+                                   struct mw_export *out, struct mw_err *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    enum mw_status status =
+        mw_file_read(a->hosts, HOSTS_BYTES_MAX, &text, &n, err);
+
+    if (status == MW_OK) {
+        status = mw_export_hosts(a->hosts, text, in, out, err);
+        mw_free(text);
+    }
+    return status;
+}
+
 static enum mw_status export_subject(const void *ctx,
                                      const struct mw_cli_subject *s,
                                      struct mw_err *err)
@@ -128,7 +161,8 @@ static enum mw_status export_subject(const void *ctx,
     struct mw_export e;
     const struct mw_export_in in = {&s->scenario, &s->plan, &s->ctx,
                                     a->out ? a->out : "FILE"};
-    enum mw_status status = mw_export_plan(a->to, &in, &e, err);
+    enum mw_status status = a->hosts ? export_hosts(a, &in, &e, err)
+                                     : mw_export_plan(a->to, &in, &e, err);
     if (status != MW_OK) {
         return status;
     }

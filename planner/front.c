@@ -99,6 +99,12 @@ static void add_point(struct mw_front *f, const struct mw_scenario *scenario,
     p.plan.layout.order = mw_arena_strdup(&f->arena, plan->layout.order);
     p.plan.layers = mw_arena_alloc(&f->arena, n, sizeof *p.plan.layers);
     memcpy(p.plan.layers, plan->layers, n * sizeof *p.plan.layers);
+    if (plan->layout.nodes.n > 0) {
+        n = plan->layout.nodes.n;
+        p.plan.nodes = mw_arena_alloc(&f->arena, n, sizeof *p.plan.nodes);
+        memcpy(p.plan.nodes, plan->layout.nodes.v, n * sizeof *p.plan.nodes);
+        p.plan.layout.nodes.v = p.plan.nodes;
+    }
     p.usd_per_token = (double)p.gpus * prices->usd_per_gpu_hour / 3600 *
                       plan->step_time_s / tokens;
     p.J_per_token =

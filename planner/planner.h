@@ -98,10 +98,16 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
 struct mw_candidate {
     struct mw_layout layout;
     int *layers;        /* [pp * vpp], in the result's arena */
+    int64_t *nodes;     /* what layout.nodes points to, in the arena as well;
+                           NULL where leaves are even */
     double bound_s;     /* no simulation of it can be faster (to 1e-9) */
     double step_time_s; /* event form, when is_simulated */
     double peak_bytes;  /* event form; before that a bound */
     double mfu;
+    /* Where leaves are uneven: the step with the nodes in the allocation's
+     * order, and without leaves; is layout.nodes proved best? */
+    double allocated_s, bare_s;
+    bool is_order_proved;
     bool is_simulated;
     bool is_seed; /* within the search */
     uint64_t id;  /* place in the enumeration: breaks ties */

@@ -73,23 +73,60 @@ struct pool {
     atomic_size_t next;
 };
 
-static void simulate_one(const struct search *s, struct mw_candidate *c,
-                         struct mw_err *err)
+static enum mw_status simulate(const struct search *s,
+                               const struct mw_scenario *scenario,
+                               const struct mw_plan *plan,
+                               struct mw_candidate *c, struct mw_err *err)
 {
-    struct mw_plan plan;
     struct mw_step_opts opts = {.no_breakdown = true};
     struct mw_step_result step;
+    enum mw_status status =
+        mw_step_simulate(scenario, plan, s->ctx, &opts, &step, err);
 
-    if (mw_plan_make(s->scenario, &c->layout, c->layers, &plan, err) != MW_OK) {
-        return;
-    }
-    if (mw_step_simulate(s->scenario, &plan, s->ctx, &opts, &step, err) ==
-        MW_OK) {
+    if (status == MW_OK) {
         c->step_time_s = step.step_time_s;
         c->peak_bytes = step.peak_bytes;
         c->mfu = step.mfu;
         c->is_simulated = true;
         mw_step_result_release(&step);
+    }
+    return status;
+}
+
+/* Chooses the order of nodes, unless the plan is beaten under any. */
+static enum mw_status place(const struct search *s, struct mw_plan *plan,
+                            struct mw_candidate *c, struct mw_err *err)
+{
+    struct mw_node_order order = {.nodes = c->nodes};
+    enum mw_status status = simulate(s, &s->bare, plan, c, err);
+
+    c->bare_s = c->step_time_s;
+    if (status != MW_OK || mw_race_is_beaten(s, c->bare_s, c->peak_bytes)) {
+        c->is_simulated = false;
+        return status;
+    }
+    status = mw_node_order_choose(s->scenario, s->ctx, plan, &order, err);
+    c->layout.nodes = plan->layout.nodes;
+    c->allocated_s = order.allocated_s;
+    c->is_order_proved = order.is_proved;
+    return status;
+}
+
+static void simulate_one(const struct search *s, struct mw_candidate *c,
+                         struct mw_err *err)
+{
+    struct mw_plan plan;
+    enum mw_status status =
+        mw_plan_make(s->scenario, &c->layout, c->layers, &plan, err);
+
+    if (status != MW_OK) {
+        return;
+    }
+    if (s->is_placed) {
+        status = place(s, &plan, c, err);
+    }
+    if (status == MW_OK && (!s->is_placed || c->is_simulated)) {
+        simulate(s, s->scenario, &plan, c, err);
     }
     mw_plan_release(&plan);
 }
@@ -262,6 +299,11 @@ static size_t next_round(struct search *s, struct weigher *w, size_t *at,
         c->layers =
             mw_arena_alloc(&s->result->arena, n_virtual, sizeof *c->layers);
         memcpy(c->layers, w->layers, n_virtual * sizeof *c->layers);
+        if (s->is_placed) {
+            c->nodes = mw_arena_alloc(&s->result->arena,
+                                      (size_t)s->scenario->cluster.n_nodes,
+                                      sizeof *c->nodes);
+        }
         out[n++] = *c;
     }
     return n;
@@ -270,6 +312,10 @@ static size_t next_round(struct search *s, struct weigher *w, size_t *at,
 static void take_round(struct search *s, const struct mw_candidate *v, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
+        if (!v[i].is_simulated) { /* beaten under any order of nodes */
+            drop(s, "bound", &v[i], v[i].bare_s, 1);
+            continue;
+        }
         if (v[i].peak_bytes > s->usable_bytes) {
             drop(s, "memory", &v[i], v[i].peak_bytes, s->usable_bytes);
             continue;

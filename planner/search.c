@@ -196,6 +196,23 @@ static void settle_seeds(struct search *s)
     mw_race_sort(s);
 }
 
+/* A plan whose order of nodes is not proved may be as fast as without leaves:
+ * nothing that is slower than that is proved. */
+static void settle_orders(struct search *s)
+{
+    struct mw_search_result *r = s->result;
+    size_t n = s->done.n < (size_t)s->top ? s->done.n : (size_t)s->top;
+
+    for (size_t i = 0; i < s->done.n; i++) {
+        const struct mw_candidate *c = &s->done.v[i];
+
+        if (!c->is_order_proved && c->bare_s < s->done.v[n - 1].step_time_s) {
+            r->proved_optimal = false;
+            r->gap = fmax(r->gap, s->done.v[0].step_time_s / c->bare_s - 1);
+        }
+    }
+}
+
 static void fill_result(struct search *s, enum mw_status status)
 {
     struct mw_search_result *r = s->result;
@@ -207,6 +224,9 @@ static void fill_result(struct search *s, enum mw_status status)
         double best = s->done.v[0].step_time_s;
 
         r->gap = fmax(0, best / s->left.v[0].bound_s - 1);
+    }
+    if (s->is_placed) {
+        settle_orders(s);
     }
     r->n_proved = !r->proved_optimal                   ? 0
                   : s->opts->rank_by == MW_RANK_PARETO ? (int)s->done.n
@@ -237,6 +257,10 @@ static void search_init(struct search *s)
             mw_model_layer_is_moe(model, l) != mw_model_layer_is_moe(model, 0);
     }
     s->usable_bytes = mw_step_usable_bytes(s->scenario, s->ctx);
+    s->is_placed = mw_node_order_is_open(s->scenario);
+    if (s->is_placed) {
+        s->bare = mw_node_order_bare(s->scenario);
+    }
     mw_space_init(&s->space, s->scenario, s->ctx, s->opts);
 }
 

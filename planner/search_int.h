@@ -2,6 +2,7 @@
 #ifndef MW_PLANNER_SEARCH_INT_H
 #define MW_PLANNER_SEARCH_INT_H
 
+#include "planner/node_order.h"
 #include "planner/space.h"
 #include "sim/step/fast.h"
 
@@ -14,6 +15,11 @@ struct mw_candidates {
 
 struct search {
     const struct mw_scenario *scenario;
+    /* The same, where the order of nodes is free as if leaves did not matter:
+     * bounds hold for every order. */
+    struct mw_scenario bare;
+    bool is_placed; /* the order of nodes is free */
+
     const struct mw_cost_ctx *ctx;
     const struct mw_search_opts *opts;
     struct mw_search_result *result;

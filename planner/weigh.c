@@ -16,9 +16,10 @@
 
 void mw_weigher_init(struct weigher *w, const struct search *s)
 {
-    *w = (struct weigher){.s = s,
-                          .fast = mw_fast_new(s->scenario, s->ctx),
-                          .n_layers = s->scenario->model.n_layers};
+    *w = (struct weigher){
+        .s = s,
+        .fast = mw_fast_new(s->is_placed ? &s->bare : s->scenario, s->ctx),
+        .n_layers = s->scenario->model.n_layers};
     size_t n = (size_t)w->n_layers + 2; /* stages: the ends may have none */
 
     w->layers = mw_calloc(n, sizeof *w->layers);

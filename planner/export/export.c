@@ -62,7 +62,11 @@ void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out)
 
     mw_str_addf(&out->launch, "torchrun --nnodes %d --nproc-per-node %d", nodes,
                 ranks > per_node ? per_node : ranks);
-    if (nodes > 1) {
+    if (nodes > 1 && in->plan->layout.nodes.n > 0) {
+        /* a rendezvous would number the nodes as they come */
+        mw_str_add(&out->launch, " --node-rank $SLURM_PROCID --master-addr "
+                                 "$HEAD_NODE --master-port 29500");
+    } else if (nodes > 1) {
         mw_str_add(&out->launch, " --rdzv-backend c10d --rdzv-endpoint "
                                  "$HEAD_NODE:29500 --rdzv-id plan");
     }
@@ -123,6 +127,17 @@ static void note_what_is_open(const struct mw_export_in *in,
     if (in->scenario->model.position == MW_POS_ROTARY) {
         mw_export_note(out, "the base of rotary positions is the framework's "
                             "default where it is not named: set your model's");
+    }
+    if (in->plan->layout.nodes.n > 0) {
+        struct mw_str nodes = {NULL, 0, 0};
+
+        mw_layout_nodes_add(&nodes, &in->plan->layout.nodes, " ");
+        mw_export_note(out,
+                       "the plan's ranks lie on nodes %.300s of the "
+                       "allocation, in this order: export --to hosts writes "
+                       "the list of hosts to start on",
+                       nodes.s);
+        mw_str_release(&nodes);
     }
 }
 

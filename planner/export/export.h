@@ -34,4 +34,15 @@ void mw_export_release(struct mw_export *out);
 enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
                               struct mw_export *out, struct mw_err *err);
 
+/*
+ * The hosts of an allocation (text, one a line, in the allocation's order:
+ * `scontrol show hostnames`) in the order in which the plan's ranks lie on them,
+ * one a line, those that stand by left out; and the line that launches a task
+ * on each. hosts_file names the text in messages: MW_EINPUT when it does not
+ * list as many different hosts as the scenario's allocation has.
+ */
+enum mw_status mw_export_hosts(const char *hosts_file, const char *hosts,
+                               const struct mw_export_in *in,
+                               struct mw_export *out, struct mw_err *err);
+
 #endif

@@ -15,6 +15,21 @@
  *
  * Sharers are whole, rounded up. Left out: spine collisions; what several kinds
  * of traffic do to one another on a leaf.
+ *
+ * Leaves of several sizes (`leaves` of the cluster: what a batch system gave),
+ * or nodes in another order than theirs, make groups of one kind differ. Then
+ * every group of the kind is looked at, and what they send over the links up of
+ * leaf l, in NICs, is added to x_l. With n_l nodes the leaf has n_l / o, the
+ * allocation's part of its links up:
+ *
+ *   ring           1 / sharers for each step from one leaf to another
+ *   all-to-all     R (n - R) / (sharers r (n - r)) of a group with R ranks
+ * there stage to stage 1 / (ranks of a stage on a node) for each rank that
+ * sends
+ *
+ * A group gets min(1, n_l / (o x_l)) of its NICs' rate, at the worst of the
+ * leaves that it leaves or enters: what max-min fairness gives those that pass
+ * the fullest leaf, and no more than it gives the others.
  */
 #ifndef MW_SIM_COST_LEAF_H
 #define MW_SIM_COST_LEAF_H
@@ -33,6 +48,40 @@ double mw_leaf_part(const struct mw_cluster *cluster,
 double mw_leaf_stage_part(const struct mw_cluster *cluster,
                           const struct mw_layout *layout, int from, int to,
                           int gpus_per_node);
+/* ---- leaves of several sizes (leaf_uneven.c) ------------------------------
+ */
+enum mw_leaf_kind {
+    MW_LEAF_TP,
+    MW_LEAF_CP, /* those with the same heads, where cp_inner is more than 1 */
+    MW_LEAF_CP_INNER,
+    MW_LEAF_DP,
+    MW_LEAF_GRAD,   /* mw_cost_shard_group, dense */
+    MW_LEAF_EXPERT, /* the same, of experts */
+    MW_LEAF_REPLICA,
+    MW_LEAF_ETP,
+    MW_LEAF_EP,
+    MW_LEAF_KINDS
+};
+/* What is looked at: ranks on units (nodes or scale-up domains) of unit_ranks,
+ * the nodes in the order layout->nodes. */
+struct mw_leaf_view {
+    const struct mw_cluster *cluster;
+    const struct mw_layout *layout;
+    int gpus_per_node, unit_ranks;
+};
+/* Do leaves matter, and groups of one kind differ on them? */
+bool mw_leaf_is_uneven(const struct mw_cluster *cluster,
+                       const struct mw_layout *layout);
+/* Of each stage, the part of the NICs' rate of its slowest group of the kind:
+ * out_part[pp]. group: how rank 0's lies on units, its sharers not yet
+ * narrowed. O(ranks). */
+void mw_leaf_uneven_parts(const struct mw_leaf_view *view,
+                          enum mw_leaf_kind kind, const struct mw_group *group,
+                          bool is_all_to_all, double *out_part);
+/* The same of what one stage sends to another. */
+double mw_leaf_uneven_stage_part(const struct mw_leaf_view *view, int from,
+                                 int to);
+
 /* Sharers that take as much from a group as `part` does. */
 int mw_leaf_sharers(int nic_sharers, double part);
 

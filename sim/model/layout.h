@@ -158,6 +158,9 @@ struct mw_layout {
     int bucket_size; /* gradients, by elements, of one reduction over dp, and
                         under ZeRO-1 weights of one gather; 0: the stack's */
     enum mw_cuda_graph cuda_graph;
+    /* Node of the allocation, counted from 0, on which the node's worth of
+     * ranks i lies; empty: node i. What is not named stands by. */
+    struct mw_int_list nodes;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -174,6 +177,9 @@ extern const struct mw_enum mw_overlap_enums[];
 void mw_overlap_off_add(struct mw_str *text, int bits, const char *between);
 void mw_recompute_modules_add(struct mw_str *text, int modules,
                               const char *between);
+/* "0-9 12 10 11": runs of neighbours joined. */
+void mw_layout_nodes_add(struct mw_str *text, const struct mw_int_list *nodes,
+                         const char *between);
 /* Is any part of the step's state kept in the host's memory? */
 bool mw_layout_offloads(const struct mw_layout *layout);
 /* Ranks the layout occupies: tp * cp * pp * dp; aborts past INT_MAX (the
@@ -237,6 +243,11 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, overlap_off),             \
          .enums = mw_overlap_enums,                                            \
          .doc = "transfers that nothing hides"},                               \
+        {.key = "nodes",                                                       \
+         .type = MW_F_INT_LIST,                                                \
+         .offset = (at) + offsetof(struct mw_layout, nodes),                   \
+         .max = MW_WAYS_MAX,                                                   \
+         .doc = "nodes of the allocation in the order of the ranks"},          \
         {.key = "cp_form",                                                     \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \

@@ -135,6 +135,9 @@ static enum mw_status read_layout(struct mw_node *node, struct mw_scenario *out,
         return mw_node_fail(key_node(node, mw_layout_rule_key(rule)), err, "%s",
                             why.text);
     }
+    if (mw_layout_check_nodes(&raw.layout, cluster, &why) != MW_OK) {
+        return mw_node_fail(key_node(node, "nodes"), err, "%s", why.text);
+    }
     st = check_layers(node, &raw, &out->model, err);
     if (st == MW_OK) {
         out->has_layout = true;
@@ -289,11 +292,28 @@ static enum mw_status check_leaves(struct mw_node *root,
                                    const struct mw_cluster *c,
                                    struct mw_err *err)
 {
-    if (c->oversubscription > 1 && c->leaf_nodes == 0) {
+    struct mw_node *cluster = mw_node_get(root, "cluster");
+    int64_t sum = 0;
+
+    if (c->oversubscription > 1 && c->leaf_nodes == 0 && c->leaves.n == 0) {
         return mw_node_fail(
-            key_node(mw_node_get(root, "cluster"), "oversubscription"), err,
+            key_node(cluster, "oversubscription"), err,
             "oversubscription of leaf switches needs leaf_nodes, the nodes "
-            "under one, for example 32");
+            "under one, for example 32, or leaves, those under each");
+    }
+    if (c->leaf_nodes > 0 && c->leaves.n > 0) {
+        return mw_node_fail(key_node(cluster, "leaves"), err,
+                            "leaves says how many nodes are under each leaf "
+                            "switch; leave leaf_nodes out");
+    }
+    for (size_t i = 0; i < c->leaves.n; i++) {
+        sum += c->leaves.v[i];
+    }
+    if (c->leaves.n > 0 && sum != c->n_nodes) {
+        return mw_node_fail(key_node(cluster, "leaves"), err,
+                            "leaves sum to %lld but nodes is %d (spare ones "
+                            "included)",
+                            (long long)sum, c->n_nodes);
     }
     return MW_OK;
 }

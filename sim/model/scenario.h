@@ -21,7 +21,14 @@ struct mw_cluster {
     int gpus_per_node;  /* 0: the system's */
     int leaf_nodes;     /* under one leaf switch; 0: leaves do not matter */
     double oversubscription; /* NICs of a leaf over its links up; 0: 1 */
+    /* Of the allocation's nodes, in their order, so many under each leaf
+     * switch; empty: leaf_nodes under each. */
+    struct mw_int_list leaves;
+    int domain_nodes; /* of a rack in one scale-up domain; 0: all of them */
 };
+/* Nodes of the allocation: those that train and those that stand by; or as many
+ * as its leaves hold, where that is more (what-if with fewer nodes). */
+int mw_cluster_allocated(const struct mw_cluster *cluster);
 
 extern const struct mw_enum mw_lora_targets_enums[];
 extern const struct mw_enum mw_base_dtype_enums[];
@@ -129,6 +136,14 @@ enum mw_status mw_layout_check(const struct mw_layout *layout,
  * last of several). -1: none.
  */
 int mw_layers_idle_stage(const struct mw_int_list *layers);
+
+/*
+ * Does layout->nodes, where it is given, name as many different nodes of the
+ * allocation as train? MW_EINPUT with what is wrong.
+ */
+enum mw_status mw_layout_check_nodes(const struct mw_layout *layout,
+                                     const struct mw_cluster *cluster,
+                                     struct mw_err *err);
 
 /* The layout key that a rule speaks of, for pointing at it: "tp_heads" ->
  * "tp". NULL for an unknown rule. */

@@ -54,6 +54,18 @@ const struct mw_field mw_cluster_fields[] = {
      .min = 1,
      .max = 1000,
      .doc = "NICs under a leaf over its links up"},
+    {.key = "leaves",
+     .type = MW_F_INT_LIST,
+     .offset = offsetof(struct mw_cluster, leaves),
+     .min = 1,
+     .max = 1 << 20,
+     .doc = "nodes of the allocation under each leaf switch, in their order"},
+    {.key = "domain_nodes",
+     .type = MW_F_INT32,
+     .offset = offsetof(struct mw_cluster, domain_nodes),
+     .min = 1,
+     .max = 1 << 10,
+     .doc = "nodes of a rack in one scale-up domain; all of them if absent"},
     MW_FIELD_END};
 
 enum attention { ATTENTION_FLASH, ATTENTION_UNFUSED };
@@ -439,6 +451,8 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "offload_weights",
                                         "offload_activations",
                                         "cuda_graph",
+                                        "leaves",
+                                        "domain_nodes",
                                         NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;

@@ -43,6 +43,12 @@ struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
 
     copy.schedule = mw_arena_strdup(arena, layout->schedule);
     copy.order = mw_arena_strdup(arena, layout->order);
+    if (layout->nodes.n > 0) {
+        int64_t *nodes = mw_arena_alloc(arena, layout->nodes.n, sizeof *nodes);
+
+        memcpy(nodes, layout->nodes.v, layout->nodes.n * sizeof *nodes);
+        copy.nodes.v = nodes;
+    }
     return copy;
 }
 
@@ -204,6 +210,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     }
     if (l->overlap_off != 0) {
         h = hash_int(mw_hash64(h, "overlap_off", 11), l->overlap_off);
+    }
+    for (size_t i = 0; i < l->nodes.n; i++) {
+        h = hash_int(i > 0 ? h : mw_hash64(h, "nodes", 5), l->nodes.v[i]);
     }
     if (l->cp_form != MW_CP_GATHER) {
         h = hash_int(mw_hash64(h, "cp_form", 7), (int64_t)l->cp_form);

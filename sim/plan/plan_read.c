@@ -194,6 +194,10 @@ static enum mw_status take_layout(struct reading *r,
         return fail_at(r, "layout",
                        rule != NULL ? mw_layout_rule_key(rule) : NULL, &cause);
     }
+    if (mw_layout_check_nodes(&plan->layout, &scenario->cluster, &cause) !=
+        MW_OK) {
+        return fail_at(r, "layout", "nodes", &cause);
+    }
     plan->n_microbatches = mw_microbatches(&plan->layout, &scenario->workload);
     return MW_OK;
 }

@@ -47,6 +47,15 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_overlap_off_add(text, l->overlap_off, ", ");
         mw_str_add(text, "]\n");
     }
+    if (l->nodes.n > 0) {
+        mw_str_add(text, "  # node of the allocation of each node's worth of "
+                         "ranks\n  nodes: [");
+        for (size_t i = 0; i < l->nodes.n; i++) {
+            mw_str_addf(text, "%s%lld", i > 0 ? ", " : "",
+                        (long long)l->nodes.v[i]);
+        }
+        mw_str_add(text, "]\n");
+    }
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));
     }

@@ -183,7 +183,8 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
             device_times(f, shape, d, before, before + n, m, early);
 
         device_units(f, shape, d, units);
-        if (memcmp(units, last_units, sizeof units) != 0) {
+        if (mw_step_is_uneven(p) ||
+            memcmp(units, last_units, sizeof units) != 0) {
             tail = tail_ps(p, shape, d, units);
             memcpy(last_units, units, sizeof units);
         }

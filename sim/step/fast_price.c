@@ -52,6 +52,7 @@ static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
     return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
            a->dp == b->dp && a->dp_shard == b->dp_shard &&
            a->cp_inner == b->cp_inner && a->ep == b->ep && a->etp == b->etp &&
+           a->nodes.n == 0 && b->nodes.n == 0 &&
            (a->order == b->order || strcmp(a->order, b->order) == 0);
 }
 

@@ -80,6 +80,7 @@ static void make_tails(struct mw_step_frame *f)
         bool is_twin = mw_step_frame_is_twin(f, d);
 
         if (d > 0 && !is_twin && !was_twin && p->n_copies == 1 &&
+            !mw_step_is_uneven(p) &&
             memcmp(f->units[d], f->units[d - 1], sizeof f->units[d]) == 0) {
             f->tail[d] = f->tail[d - 1];
         } else {

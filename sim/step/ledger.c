@@ -138,8 +138,9 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
 static void add_tail(struct sums *s, int d)
 {
     const struct mw_step_price *p = &s->f->price;
-    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, d),
-                                      mw_step_sharers(p, p->expert_group, d)};
+    const struct mw_group groups[] = {
+        mw_step_sharers(p, mw_step_grad_group(p, false, d), d),
+        mw_step_sharers(p, mw_step_grad_group(p, true, d), d)};
     const struct mw_share share = mw_share_of(
         p, d, s->f->units[d], mw_step_frame_is_twin(s->f, d), groups);
     int copies = mw_step_copies_on(p, d);

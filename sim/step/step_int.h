@@ -192,6 +192,13 @@ void mw_step_price_begin(struct mw_step_price *p,
  * the node's NICs (and leaf's links) when each sends to its own. */
 void mw_step_place_groups(struct mw_step_price *p,
                           const struct mw_layout *layout);
+/* Do groups of one kind differ on the leaves? */
+bool mw_step_is_uneven(const struct mw_step_price *p);
+/* Ranks of pipeline device d that share a gradient, dense or of experts:
+ * p->grad_group or expert_group, on leaves of several sizes those of the stage.
+ */
+struct mw_group mw_step_grad_group(const struct mw_step_price *p,
+                                   bool is_expert, int device);
 /* Whom an operator that is a collective joins. */
 const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
                                         const struct mw_op *op);

@@ -142,8 +142,8 @@ static void fill_tail(const struct mw_step_price *p, int device,
                       struct mw_tail *tail)
 {
     const struct mw_group groups[] = {
-        mw_step_sharers(p, p->grad_group, device),
-        mw_step_sharers(p, p->expert_group, device)};
+        mw_step_sharers(p, mw_step_grad_group(p, false, device), device),
+        mw_step_sharers(p, mw_step_grad_group(p, true, device), device)};
     const struct mw_share share =
         mw_share_of(p, device, n_units, has_tied_twin, groups);
     double copies = mw_step_copies_on(p, device);

@@ -428,8 +428,8 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     const struct mw_layout *layout = p->layout;
     struct owned n = owned_params(p, n_units, has_tied_twin);
     const struct mw_group groups[] = {
-        mw_step_sharers(p, p->grad_group, device),
-        mw_step_sharers(p, p->expert_group, device)};
+        mw_step_sharers(p, mw_step_grad_group(p, false, device), device),
+        mw_step_sharers(p, mw_step_grad_group(p, true, device), device)};
     const struct mw_share sent = once(p, device, &n, groups);
 
     *out = (struct mw_tail){0};

@@ -158,6 +158,34 @@ refused packed.yaml megatron-core documents
 expect 0 "$mw" plan select.yaml --fix tp=8,pp=4,dp=2,schedule=1f1b,micro_batch=1 --order -o listed.yaml --quiet
 refused listed.yaml megatron-core schedule_order
 
+# --- hosts in the order of the plan's ranks; what stands by is left out
+cat >spread.yaml <<'YAML'
+format: 1
+model: mixtral-8x7b
+cluster: {system: dgx-h100, nodes: 7, spare_nodes: 1, leaves: [1, 4, 2], oversubscription: 4}
+workload: {seq: 4096, global_batch: 48}
+YAML
+expect 0 "$mw" plan spread.yaml --fix tp=2,pp=3,dp=8,ep=8,order=tp-cp-ep-dp-pp,schedule=1f1b,zero=1 --quiet -o spread.plan.yaml
+grep -q '^Nodes of the best .* (proved best of all orders; as allocated ' stdout.txt || fail "no order of nodes"
+for i in 0 1 2 3 4 5 6; do echo "host$i"; done >hosts
+expect 0 "$mw" export spread.plan.yaml --to hosts --hosts hosts -o ordered
+want=$(sed -n 's/^  nodes: \[\(.*\)\]$/\1/p' spread.plan.yaml | tr -d ' ' | tr , '\n' | sed 's/^/host/')
+[ "$(cat ordered)" = "$want" ] || fail "hosts: $(cat ordered)"
+[ "$(sort ordered | uniq | wc -l)" -eq 6 ] || fail "not six hosts"
+grep -qx 'SLURM_HOSTFILE=ordered srun --distribution=arbitrary --nodes 6 --ntasks 6 ...' stdout.txt || fail "$(cat stdout.txt)"
+expect 0 "$mw" export spread.plan.yaml --to megatron-core -o out.args
+grep -q -- '--node-rank $SLURM_PROCID' stdout.txt || fail "$(cat stdout.txt)"
+grep -q 'export --to hosts writes' stderr.txt || fail "no note on hosts"
+expect 2 "$mw" export spread.plan.yaml --to hosts
+expect 2 "$mw" export spread.plan.yaml --to megatron-core --hosts hosts
+sed -i 6d hosts
+expect 3 "$mw" export spread.plan.yaml --to hosts --hosts hosts -o ordered
+first_line '^meshwright: .*hosts: 6 hosts but .* allocation has 7 nodes'
+sed -i 's/host1/host0/; $ahost7' hosts
+expect 3 "$mw" export spread.plan.yaml --to hosts --hosts hosts -o ordered
+first_line '^meshwright: .*hosts: host host0 is listed twice'
+[ "$(cat ordered)" = "$want" ] || fail "a refusal wrote a file"
+
 # --- usage and bad input
 expect 2 "$mw" export even.yaml
 expect 2 "$mw" export --to megatron-core

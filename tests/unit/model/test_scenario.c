@@ -325,6 +325,25 @@ static void test_bad_input(void **state)
          "workload: {seq: 8, global_batch: 1}\n",
          "test_scenario.yaml:3:50: oversubscription of leaf switches needs "
          "leaf_nodes"},
+        {"format: 1\nmodel: gpt2\n"
+         "cluster: {system: a, nodes: 16, leaves: [10, 5]}\n"
+         "workload: {seq: 8, global_batch: 1}\n",
+         "test_scenario.yaml:3:41: leaves sum to 15 but nodes is 16 (spare "
+         "ones included)"},
+        {"format: 1\nmodel: gpt2\n"
+         "cluster: {system: a, nodes: 4, leaf_nodes: 2, leaves: [2, 2]}\n"
+         "workload: {seq: 8, global_batch: 1}\n",
+         "test_scenario.yaml:3:55: leaves says how many nodes are under each "
+         "leaf switch; leave leaf_nodes out"},
+        {"format: 1\nmodel: gpt2\n"
+         "cluster: {system: a, nodes: 4, leaves: [2, 2, 0]}\n"
+         "workload: {seq: 8, global_batch: 1}\n",
+         "test_scenario.yaml:3:"},
+        {"format: 1\nmodel: gpt2\n"
+         "cluster: {system: a, nodes: 2, gpus_per_node: 1}\n"
+         "workload: {seq: 8, global_batch: 2}\n"
+         "layout: {dp: 2, nodes: [1, 1]}\n",
+         "test_scenario.yaml:5:24: nodes names node 1 twice; each once"},
         {HEAD "layout: {tp: 8, pp: 8, cp_form: rang}\n",
          "test_scenario.yaml:5:33: "},
         {HEAD "layout: {tp: 8, pp: 8, dp_shard: 2}\n",

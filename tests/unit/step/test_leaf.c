@@ -5,6 +5,7 @@
  */
 #include "mw_test.h"
 
+#include "base/rand.h"
 #include "sim/cost/leaf.h"
 #include "sim/net/flow.h"
 #include "sim/net/topology.h"
@@ -177,6 +178,152 @@ static void test_stages(void **state)
     assert_int_equal(mw_leaf_sharers(3, 1), 3);
 }
 
+/* ---- leaves of several sizes ------------------------------------------------
+ */
+static void shuffle(int64_t *nodes, uint64_t seed)
+{
+    for (int i = 0; i < NODES; i++) {
+        nodes[i] = i;
+    }
+    for (int i = NODES - 1; i > 0; i--) {
+        int k = (int)(mw_rand_unit(seed, 1, (uint64_t)i) * (i + 1));
+        int64_t held = nodes[i];
+
+        nodes[i] = nodes[k];
+        nodes[k] = held;
+    }
+}
+
+/* Rings of `members` slots `stride` apart, the nodes in another order. */
+static double shuffled_ring_s(const struct mw_hwdb *db, double oversub,
+                              int members, int stride, const int64_t *nodes)
+{
+    struct net net;
+
+    open_net(&net, db, oversub);
+    for (int slot = 0; slot < NODES; slot++) {
+        int block = slot / (members * stride), at = slot % (members * stride);
+        int next =
+            (at + stride) % (members * stride) + block * members * stride;
+
+        for (int gpu = 0; gpu < 8; gpu++) {
+            send(&net, (int)nodes[slot], (int)nodes[next], gpu, 1e9);
+        }
+    }
+    return finish(&net);
+}
+
+static const int64_t four_leaves[] = {LEAF, LEAF, LEAF, LEAF};
+
+static double least_uneven(const struct mw_cluster *c,
+                           const struct mw_layout *l, enum mw_leaf_kind kind,
+                           const struct mw_group *g, bool is_all_to_all)
+{
+    const struct mw_leaf_view v = {c, l, 8, 8};
+    double part[NODES], least = 1;
+
+    mw_leaf_uneven_parts(&v, kind, g, is_all_to_all, part);
+    for (int k = 0; k < l->pp; k++) {
+        least = fmin(least, part[k]);
+    }
+    return least;
+}
+
+/* Max-min fair flows over the fat tree, nodes in any order. */
+static void test_shuffled_rings(void **state)
+{
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct mw_cluster c = fat;
+        int64_t nodes[NODES];
+        struct mw_layout l;
+        int members = 2 << seed % 4; /* 2, 4, 8, 16 */
+        bool is_outer = seed / 4 % 2 == 1;
+
+        c.leaf_nodes = 0;
+        c.leaves = (struct mw_int_list){four_leaves, 4};
+        c.oversubscription = 2 + (double)(seed % 3);
+        shuffle(nodes, seed);
+        mw_layout_default(&l);
+        l.tp = 8;
+        l.dp = members;
+        l.pp = NODES / members;
+        l.order = is_outer ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp";
+        l.nodes = (struct mw_int_list){nodes, NODES};
+        struct mw_group g = mw_cost_group(&l, MW_DIM_DP, 8);
+        double plain = shuffled_ring_s(*state, 1, members,
+                                       is_outer ? NODES / members : 1, nodes);
+        double fair = shuffled_ring_s(*state, c.oversubscription, members,
+                                      is_outer ? NODES / members : 1, nodes);
+
+        mw_assert_near(least_uneven(&c, &l, MW_LEAF_DP, &g, false),
+                       plain / fair, 1e-9, 0);
+    }
+}
+
+/* As many nodes under each leaf, in their order: the closed forms. */
+static void test_even_leaves_listed(void **state)
+{
+    static const char *const orders[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp",
+                                         "tp-dp-cp-pp"};
+    int n_checked = 0;
+
+    (void)state;
+    for (int i = 0; i < 3 * 4 * 3; i++) {
+        struct mw_cluster even = fat, listed = fat;
+        struct mw_layout l;
+
+        even.oversubscription = listed.oversubscription = 2 + i % 3;
+        listed.leaf_nodes = 0;
+        listed.leaves = (struct mw_int_list){four_leaves, 4};
+        mw_layout_default(&l);
+        l.tp = 4;
+        l.dp = 2 << i / 3 % 4;
+        l.pp = 32 / l.dp;
+        l.ep = l.dp;
+        l.order = orders[i / 12];
+        struct mw_group dp = mw_cost_group(&l, MW_DIM_DP, 8);
+        struct mw_group dp_leaf = mw_cost_group(&l, MW_DIM_DP, 8 * LEAF);
+        struct mw_group ep = mw_cost_group(&l, MW_DIM_EP, 8);
+        struct mw_group ep_leaf = mw_cost_group(&l, MW_DIM_EP, 8 * LEAF);
+
+        mw_assert_near(least_uneven(&listed, &l, MW_LEAF_DP, &dp, false),
+                       mw_leaf_part(&even, &dp, &dp_leaf, false), 1e-12, 0);
+        mw_assert_near(least_uneven(&listed, &l, MW_LEAF_EP, &ep, true),
+                       mw_leaf_part(&even, &ep, &ep_leaf, true), 1e-12, 0);
+        n_checked += dp_leaf.n_nodes > 1 && dp.n_nodes > 1;
+    }
+    assert_true(n_checked > 5);
+}
+
+/* By hand: leaves of 3 and 1 nodes at twice the NICs, rings over two nodes.
+ * Nodes 0, 1 meet under leaf 0, nodes 2, 3 over both: leaf 0 has 3 / 2 NICs of
+ * links up for one that leaves, leaf 1 has 1 / 2. */
+static void test_uneven_by_hand(void **state)
+{
+    static const int64_t sizes[] = {3, 1};
+    const struct mw_cluster c = {.n_nodes = 4,
+                                 .gpus_per_node = 8,
+                                 .oversubscription = 2,
+                                 .leaves = {sizes, 2}};
+    struct mw_layout l;
+    double part[2];
+
+    (void)state;
+    mw_layout_default(&l);
+    l.tp = 8;
+    l.dp = 2;
+    l.pp = 2;
+    struct mw_group g = mw_cost_group(&l, MW_DIM_DP, 8);
+    const struct mw_leaf_view v = {&c, &l, 8, 8};
+
+    assert_true(mw_leaf_is_uneven(&c, &l));
+    mw_leaf_uneven_parts(&v, MW_LEAF_DP, &g, false, part);
+    mw_assert_near(part[0], 1, 0, 0);
+    mw_assert_near(part[1], 0.5, 1e-12, 0);
+    /* Stage 0 on nodes 0, 1 sends to stage 1 on 2, 3: one over leaf 1's. */
+    mw_assert_near(mw_leaf_uneven_stage_part(&v, 0, 1), 0.5, 1e-12, 0);
+}
+
 static double step_s(const struct mw_hwdb *db, const char *order,
                      const char *leafs)
 {
@@ -246,6 +393,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shuffled_rings),
+        cmocka_unit_test(test_even_leaves_listed),
+        cmocka_unit_test(test_uneven_by_hand),
         cmocka_unit_test(test_rings),
         cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_stages),

@@ -1,0 +1,72 @@
+/*
+ * The order of nodes: which node of the allocation holds which ranks. A list
+ * of as many different nodes as train; without one, node i holds the node's
+ * worth of ranks i. The others stand by.
+ */
+#include "sim/model/scenario.h"
+
+int mw_cluster_allocated(const struct mw_cluster *cluster)
+{
+    int64_t n = cluster->n_nodes + cluster->spare_nodes, sum = 0;
+
+    for (size_t i = 0; i < cluster->leaves.n; i++) {
+        sum += cluster->leaves.v[i];
+    }
+    return (int)(sum > n ? sum : n);
+}
+
+enum mw_status mw_layout_check_nodes(const struct mw_layout *layout,
+                                     const struct mw_cluster *cluster,
+                                     struct mw_err *err)
+{
+    const struct mw_int_list *nodes = &layout->nodes;
+    int n_all = mw_cluster_allocated(cluster);
+    enum mw_status status = MW_OK;
+
+    if (nodes->n == 0) {
+        return MW_OK;
+    }
+    if (nodes->n != (size_t)cluster->n_nodes) {
+        return mw_fail(err, MW_EINPUT,
+                       "nodes names %zu nodes but %d train; each once",
+                       nodes->n, cluster->n_nodes);
+    }
+    bool *seen = mw_calloc((size_t)n_all, sizeof *seen);
+
+    for (size_t i = 0; i < nodes->n && status == MW_OK; i++) {
+        int64_t node = nodes->v[i];
+
+        if (node < 0 || node >= n_all) {
+            status = mw_fail(err, MW_EINPUT,
+                             "nodes names node %lld but the allocation has "
+                             "nodes 0 to %d",
+                             (long long)node, n_all - 1);
+        } else if (seen[node]) {
+            status = mw_fail(err, MW_EINPUT,
+                             "nodes names node %lld twice; each once",
+                             (long long)node);
+        } else {
+            seen[node] = true;
+        }
+    }
+    mw_free(seen);
+    return status;
+}
+
+void mw_layout_nodes_add(struct mw_str *text, const struct mw_int_list *nodes,
+                         const char *between)
+{
+    size_t end;
+
+    for (size_t i = 0; i < nodes->n; i = end) {
+        end = i + 1;
+        while (end < nodes->n && nodes->v[end] == nodes->v[end - 1] + 1) {
+            end++;
+        }
+        mw_str_addf(text, "%s%lld", i > 0 ? between : "",
+                    (long long)nodes->v[i]);
+        if (end > i + 1) {
+            mw_str_addf(text, "-%lld", (long long)nodes->v[end - 1]);
+        }
+    }
+}
