@@ -112,6 +112,10 @@ static enum mw_status open_prices(const struct mw_hwdb *db, const char *stack,
     enum mw_status status = mw_cost_ctx_init(&s->ctx, db, c->system, c->n_nodes,
                                              c->gpus_per_node, err);
 
+    if (status == MW_OK) {
+        status = mw_cli_use_domains(
+            &s->scenario, s->is_plan_file ? &s->plan : NULL, &s->ctx, err);
+    }
     mw_cli_blame(&s->scenario, status, err);
     if (status == MW_OK && stack != NULL) {
         status = mw_cli_set_stack(&s->ctx, stack, err);

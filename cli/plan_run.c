@@ -59,11 +59,12 @@ static enum mw_status say_job(const struct mw_plan_args *a,
     return status;
 }
 
-/* One search, or one after the other by the objective's goals, which may choose
- * another number of nodes. */
+/* One search, or one for each way to cut the racks, or one after the other by
+ * the objective's goals, which may choose another number of nodes. */
 static enum mw_status find(const struct mw_plan_args *a,
                            const struct mw_scenario *scenario,
                            const struct mw_cost_ctx *ctx,
+                           struct mw_domains *domains,
                            struct mw_goals_result *out, struct mw_err *err)
 {
     if (a->has_goals) {
@@ -72,6 +73,16 @@ static enum mw_status find(const struct mw_plan_args *a,
     *out = (struct mw_goals_result){.scenario = *scenario, .ctx = *ctx};
     if (a->n_merges > 0) {
         return mw_plan_join(a, scenario, ctx, &out->search, err);
+    }
+    if (scenario->cluster.domains.n > 1 && !a->part) {
+        enum mw_status status = mw_domains_search(scenario, ctx, &a->search,
+                                                  domains, &out->search, err);
+
+        if (domains->n > 0) {
+            out->scenario = domains->scenario;
+            out->ctx = domains->ctx;
+        }
+        return status;
     }
     return mw_search(scenario, ctx, &a->search, &out->search, err);
 }
@@ -117,7 +128,8 @@ int mw_plan_run(const struct mw_plan_args *a,
 {
     struct mw_err err = {0};
     struct mw_goals_result g;
-    enum mw_status found = find(a, scenario, ctx, &g, &err);
+    struct mw_domains *domains = mw_calloc(1, sizeof *domains);
+    enum mw_status found = find(a, scenario, ctx, domains, &g, &err);
 
     if (a->n_merges == 0) { /* parts say their own file */
         found = mw_cli_blame(scenario, found, &err);
@@ -148,6 +160,7 @@ int mw_plan_run(const struct mw_plan_args *a,
             mw_plan_goals_print(a, &g);
         }
     }
+    mw_plan_view_domains(domains, json, has_plan);
     if (status == MW_OK && has_plan) {
         status = say_rest(a, &g, json, &err);
     }
@@ -163,5 +176,6 @@ int mw_plan_run(const struct mw_plan_args *a,
         json_decref(json);
     }
     mw_search_result_release(&g.search);
+    mw_free(domains);
     return exit_status;
 }

@@ -4,11 +4,16 @@
 #define MW_CLI_PLAN_VIEW_H
 
 #include "base/json.h"
+#include "planner/domains.h"
 #include "planner/planner.h"
 #include "planner/robust.h"
 #include "planner/stage_options.h"
 #include "planner/why.h"
 
+/* The ways to cut the racks that were searched, as a table (is_shown) or as
+ * `domains` of json (not NULL); nothing where there was no choice. */
+void mw_plan_view_domains(const struct mw_domains *domains, json_t *json,
+                          bool is_shown);
 void mw_plan_view_print(const struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx,
                         const struct mw_search_result *r, size_t top);

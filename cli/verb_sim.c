@@ -309,6 +309,12 @@ static enum mw_status run(const struct args *a, struct mw_cli_world *world,
     scenario->cluster.gpus_per_node = ctx.gpus_per_node;
     status = mw_cli_choose(a->plan, scenario, &ctx, a->cli.quiet, &plan, err);
     if (status == MW_OK) {
+        status = mw_cli_use_domains(scenario, &plan, &ctx, err);
+        if (status != MW_OK) {
+            mw_plan_release(&plan);
+        }
+    }
+    if (status == MW_OK) {
         struct mw_sim_view view = {.scenario = scenario,
                                    .plan = &plan,
                                    .ctx = &ctx,

@@ -2,6 +2,7 @@
 #include "cli/world.h"
 
 #include "sim/coll/coll_library.h"
+#include "sim/cost/domain.h"
 
 #include <stdio.h>
 #include <strings.h>
@@ -38,13 +39,38 @@ void mw_cli_close(struct mw_cli_world *world)
     mw_hwdb_free(world->db);
 }
 
-enum mw_status mw_cli_prices(const struct mw_cli_world *world,
-                             const char *stack, struct mw_cost_ctx *out,
-                             struct mw_err *err)
+enum mw_status mw_cli_use_domains(struct mw_scenario *scenario,
+                                  const struct mw_plan *plan,
+                                  struct mw_cost_ctx *ctx, struct mw_err *err)
+{
+    struct mw_cluster *c = &scenario->cluster;
+    int d = plan && plan->layout.domain_nodes > 0 ? plan->layout.domain_nodes
+                                                  : mw_cluster_first_domain(c);
+    enum mw_status status = mw_cost_use_domains(ctx, c, d, err);
+
+    if (status == MW_OK && d > 0 && plan &&
+        mw_layout_ranks(&plan->layout) != c->n_nodes * ctx->gpus_per_node) {
+        return mw_fail(err, MW_EINPUT,
+                       "%s: the plan has %d ranks but the domains of %d nodes "
+                       "hold %d",
+                       plan->file ? plan->file : scenario->file,
+                       mw_layout_ranks(&plan->layout), d,
+                       c->n_nodes * ctx->gpus_per_node);
+    }
+    return status == MW_OK && d > 0 && plan
+               ? mw_layout_check_nodes(&plan->layout, c, err)
+               : status;
+}
+
+enum mw_status mw_cli_prices(struct mw_cli_world *world, const char *stack,
+                             struct mw_cost_ctx *out, struct mw_err *err)
 {
     const struct mw_cluster *c = &world->scenario.cluster;
     enum mw_status status = mw_cost_ctx_init(out, world->db, c->system,
                                              c->n_nodes, c->gpus_per_node, err);
+    if (status == MW_OK) {
+        status = mw_cli_use_domains(&world->scenario, NULL, out, err);
+    }
     if (status == MW_EINPUT) {
         mw_scenario_blame(&world->scenario, err);
     }

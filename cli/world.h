@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "sim/cost/cost.h"
 #include "sim/model/scenario.h"
+#include "sim/plan/plan.h"
 
 struct mw_cli_world {
     struct mw_hwdb *db;
@@ -29,9 +30,16 @@ void mw_cli_close(struct mw_cli_world *world);
  * unknown system is the scenario's mistake (MW_EINPUT, its file in front), an
  * unknown stack the caller's (MW_EUSAGE).
  */
-enum mw_status mw_cli_prices(const struct mw_cli_world *world,
-                             const char *stack, struct mw_cost_ctx *out,
-                             struct mw_err *err);
+enum mw_status mw_cli_prices(struct mw_cli_world *world, const char *stack,
+                             struct mw_cost_ctx *out, struct mw_err *err);
+/*
+ * Cuts the racks as the plan says (NULL, or it says nothing: the scenario's
+ * first choice; mw_cli_prices has done that), and looks whether the plan has as
+ * many ranks as are left. No matter where the scenario has no choices.
+ */
+enum mw_status mw_cli_use_domains(struct mw_scenario *scenario,
+                                  const struct mw_plan *plan,
+                                  struct mw_cost_ctx *ctx, struct mw_err *err);
 
 /* Sets the training stack of an option; an unknown name is MW_EUSAGE. */
 enum mw_status mw_cli_set_stack(struct mw_cost_ctx *ctx, const char *stack,

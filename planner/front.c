@@ -1,6 +1,8 @@
 /* Plans that no other beats over numbers of nodes: see front.h. */
 #include "planner/front.h"
 
+#include "sim/cost/domain.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +211,7 @@ enum mw_status mw_front_find(const struct mw_scenario *scenario,
         status = mw_cost_ctx_init(&prices_of_n, ctx->db, ctx->system->slug, n,
                                   ctx->gpus_per_node, err);
         if (status == MW_OK) {
+            mw_cost_set_domain(&prices_of_n, part.cluster.domain_nodes);
             status = mw_cost_ctx_set_stack(&prices_of_n, ctx->stack.name, err);
         }
         if (status == MW_OK) {

@@ -9,6 +9,7 @@
 #include "planner/search_int.h"
 
 #include "base/log.h"
+#include "sim/cost/domain.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -152,6 +153,23 @@ static void count_left(struct search *s)
     }
 }
 
+/* The nodes that train, where some of every rack stand by. */
+static struct mw_int_list domain_nodes(struct search *s)
+{
+    const struct mw_cluster *c = &s->scenario->cluster;
+    size_t n = (size_t)c->n_nodes;
+
+    if (c->spare_nodes == 0) {
+        return (struct mw_int_list){NULL, 0};
+    }
+    int64_t *nodes = mw_arena_alloc(&s->result->arena, n, sizeof *nodes);
+
+    for (size_t i = 0; i < n; i++) {
+        nodes[i] = mw_cost_domain_node(s->ctx, c->domain_nodes, (int)i);
+    }
+    return (struct mw_int_list){nodes, n};
+}
+
 static void write_plans(struct search *s)
 {
     struct mw_search_result *r = s->result;
@@ -173,6 +191,10 @@ static void write_plans(struct search *s)
         struct mw_layout *l = &r->plans[i].layout;
 
         l->order = mw_arena_strdup(&r->arena, l->order);
+        if (s->scenario->cluster.domain_nodes > 0) {
+            l->domain_nodes = s->scenario->cluster.domain_nodes;
+            l->nodes = domain_nodes(s);
+        }
     }
 }
 
@@ -207,7 +229,7 @@ static void settle_orders(struct search *s)
         const struct mw_candidate *c = &s->done.v[i];
 
         if (!c->is_order_proved && c->bare_s < s->done.v[n - 1].step_time_s) {
-            r->proved_optimal = false;
+            r->proved_optimal = r->is_complete = false;
             r->gap = fmax(r->gap, s->done.v[0].step_time_s / c->bare_s - 1);
         }
     }

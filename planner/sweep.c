@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "planner/sweep_int.h"
+#include "sim/cost/domain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -229,10 +230,14 @@ static enum mw_status make_point(const struct mw_scenario *from,
         grow_batch(p, from);
     }
     if (status == MW_OK) {
-        const struct mw_cluster *c = &p->scenario.cluster;
+        struct mw_cluster *c = &p->scenario.cluster;
 
         status = mw_cost_ctx_init(&p->ctx, db, c->system, c->n_nodes,
                                   c->gpus_per_node, err);
+        status = status == MW_OK
+                     ? mw_cost_use_domains(&p->ctx, c,
+                                           mw_cluster_first_domain(c), err)
+                     : status;
     }
     if (status == MW_OK) {
         status = mw_cost_ctx_choose_stack(&p->ctx, stack,

@@ -6,6 +6,8 @@
  */
 #include "planner/why.h"
 
+#include "sim/cost/domain.h"
+
 #include "planner/space.h"
 
 #include <math.h>
@@ -294,6 +296,7 @@ static void add_nodes(struct trial *t)
                              nodes, t->given->gpus_per_node, NULL) != MW_OK) {
             continue;
         }
+        mw_cost_set_domain(&t->ctx, t->from->cluster.domain_nodes);
         mw_cost_ctx_set_stack(&t->ctx, t->given->stack.name, NULL);
         last = nodes;
         t->scenario.cluster.n_nodes = nodes;

@@ -161,6 +161,8 @@ struct mw_layout {
     /* Node of the allocation, counted from 0, on which the node's worth of
      * ranks i lies; empty: node i. What is not named stands by. */
     struct mw_int_list nodes;
+    int domain_nodes; /* of the cluster's choices (mw_cluster.domains) the one
+                         taken; 0: the first */
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -248,6 +250,8 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, nodes),                   \
          .max = MW_WAYS_MAX,                                                   \
          .doc = "nodes of the allocation in the order of the ranks"},          \
+        MW_LAYOUT_INT_ROW(at, domain_nodes, 0, 1 << 10,                        \
+                          "nodes of a rack that are one scale-up domain"),     \
         {.key = "cp_form",                                                     \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, cp_form),                 \

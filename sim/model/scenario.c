@@ -130,8 +130,10 @@ static enum mw_status read_layout(struct mw_node *node, struct mw_scenario *out,
         return st;
     }
     if (mw_layout_check(&raw.layout, &out->model, &out->workload,
-                        cluster->n_nodes * cluster->gpus_per_node, &rule,
-                        &why) != MW_OK) {
+                        cluster->domains.n > 0
+                            ? 0
+                            : cluster->n_nodes * cluster->gpus_per_node,
+                        &rule, &why) != MW_OK) {
         return mw_node_fail(key_node(node, mw_layout_rule_key(rule)), err, "%s",
                             why.text);
     }
@@ -318,6 +320,32 @@ static enum mw_status check_leaves(struct mw_node *root,
     return MW_OK;
 }
 
+/* Racks cut into domains say themselves what stands by. */
+static enum mw_status check_domains(struct mw_node *root,
+                                    const struct mw_cluster *c,
+                                    struct mw_err *err)
+{
+    struct mw_node *cluster = mw_node_get(root, "cluster");
+
+    if (c->domains.n > MW_PARTS_MAX) {
+        return mw_node_fail(key_node(cluster, "domain_nodes"), err,
+                            "domain_nodes lists %zu choices; at most %d are "
+                            "searched",
+                            c->domains.n, MW_PARTS_MAX);
+    }
+    if (c->domains.n > 0 && c->spare_nodes > 0) {
+        return mw_node_fail(key_node(cluster, "spare_nodes"), err,
+                            "with domain_nodes what is left of a rack stands "
+                            "by; leave spare_nodes out");
+    }
+    if (c->domains.n > 0 && (c->leaves.n > 0 || c->leaf_nodes > 0)) {
+        return mw_node_fail(key_node(cluster, "domain_nodes"), err,
+                            "domains of racks are not placed under leaves; "
+                            "leave domain_nodes or the leaves out");
+    }
+    return MW_OK;
+}
+
 /* Plans use the nodes that do not stand by. */
 static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
                                   struct mw_err *err)
@@ -384,6 +412,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     st = mw_objective_read(raw.objective, &out->objective, err);
     st = st != MW_OK ? st : take_spares(root, &out->cluster, err);
     st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
+    st = st != MW_OK ? st : check_domains(root, &raw.cluster, err);
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     st = st != MW_OK ? st : check_states(root, &out->workload, err);

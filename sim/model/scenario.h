@@ -24,7 +24,10 @@ struct mw_cluster {
     /* Of the allocation's nodes, in their order, so many under each leaf
      * switch; empty: leaf_nodes under each. */
     struct mw_int_list leaves;
-    int domain_nodes; /* of a rack in one scale-up domain; 0: all of them */
+    /* Choices of how many nodes of a rack are one scale-up domain; empty: all
+     * of them. Until one is taken (sim/cost/domain.h) all nodes train. */
+    struct mw_int_list domains;
+    int domain_nodes; /* the one taken; 0: none is */
 };
 /* Nodes of the allocation: those that train and those that stand by; or as many
  * as its leaves hold, where that is more (what-if with fewer nodes). */

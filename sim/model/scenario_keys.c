@@ -61,11 +61,11 @@ const struct mw_field mw_cluster_fields[] = {
      .max = 1 << 20,
      .doc = "nodes of the allocation under each leaf switch, in their order"},
     {.key = "domain_nodes",
-     .type = MW_F_INT32,
-     .offset = offsetof(struct mw_cluster, domain_nodes),
+     .type = MW_F_INT_LIST,
+     .offset = offsetof(struct mw_cluster, domains),
      .min = 1,
      .max = 1 << 10,
-     .doc = "nodes of a rack in one scale-up domain; all of them if absent"},
+     .doc = "choices of how many nodes of a rack are one scale-up domain"},
     MW_FIELD_END};
 
 enum attention { ATTENTION_FLASH, ATTENTION_UNFUSED };

@@ -211,6 +211,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->overlap_off != 0) {
         h = hash_int(mw_hash64(h, "overlap_off", 11), l->overlap_off);
     }
+    if (l->domain_nodes > 0) {
+        h = hash_int(mw_hash64(h, "domain_nodes", 12), l->domain_nodes);
+    }
     for (size_t i = 0; i < l->nodes.n; i++) {
         h = hash_int(i > 0 ? h : mw_hash64(h, "nodes", 5), l->nodes.v[i]);
     }

@@ -170,6 +170,17 @@ static enum mw_status check_hash(struct reading *r,
                         r->doc.scenario, text, scenario->name, scenario->hash);
 }
 
+/* 0: the first, or there are none. */
+static bool is_choice(const struct mw_int_list *list, int value)
+{
+    bool is_listed = value == 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        is_listed = is_listed || list->v[i] == value;
+    }
+    return is_listed;
+}
+
 static enum mw_status take_layout(struct reading *r,
                                   const struct mw_scenario *scenario)
 {
@@ -178,7 +189,11 @@ static enum mw_status take_layout(struct reading *r,
     struct mw_node *in_layout = mw_node_get(node, "schedule");
     struct mw_err cause = {0};
     const char *rule = NULL;
-    int n_ranks = scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
+    /* Where the racks' domains are a choice, the plan's decides. */
+    int n_ranks =
+        scenario->cluster.domains.n > 0
+            ? 0
+            : scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
 
     if (in_layout != NULL &&
         strcmp(r->doc.layout.schedule, r->doc.schedule.kind) != 0) {
@@ -197,6 +212,12 @@ static enum mw_status take_layout(struct reading *r,
     if (mw_layout_check_nodes(&plan->layout, &scenario->cluster, &cause) !=
         MW_OK) {
         return fail_at(r, "layout", "nodes", &cause);
+    }
+    if (!is_choice(&scenario->cluster.domains, plan->layout.domain_nodes)) {
+        return mw_node_fail(mw_node_get(node, "domain_nodes"), r->err,
+                            "%d nodes in a domain is none of the scenario's "
+                            "choices (cluster: domain_nodes)",
+                            plan->layout.domain_nodes);
     }
     plan->n_microbatches = mw_microbatches(&plan->layout, &scenario->workload);
     return MW_OK;

@@ -47,6 +47,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_overlap_off_add(text, l->overlap_off, ", ");
         mw_str_add(text, "]\n");
     }
+    if (l->domain_nodes > 0) {
+        mw_str_addf(text, "  domain_nodes: %d\n", l->domain_nodes);
+    }
     if (l->nodes.n > 0) {
         mw_str_add(text, "  # node of the allocation of each node's worth of "
                          "ranks\n  nodes: [");

@@ -36,6 +36,32 @@ json "any('nodes instead of 1' in c['change'] for c in o['changes'])"
 expect 1 "$mw" plan small.yaml
 grep -q 'nodes instead of 1' stderr.txt || fail "no change printed"
 
+# Racks cut in two ways: the choice is in the plan, and priced as it says.
+cat >racks.yaml <<'YAML'
+format: 1
+model: mixtral-8x7b
+cluster: {system: gb200-nvl72, nodes: 18, domain_nodes: [18, 16]}
+workload: {seq: 4096, global_batch: 256}
+YAML
+expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,ep=8,micro_batch=1 --json -o racks.plan.yaml
+json "[(d['domain_nodes'], d['gpus'], d['spare_nodes'], d['feasible']) for d in o['domains']] == [(18, 72, 0, False), (16, 64, 2, True)]"
+json "o['domains_proved'] and o['plans'][0]['nodes'] == list(range(16))"
+planned=$(python3 -c 'import json; print(json.load(open("stdout.txt"))["plans"][0]["step_time_s"])')
+expect 0 "$mw" sim racks.yaml --plan racks.plan.yaml --json
+PLANNED=$planned json "abs(o['step_time_s'] / float(os.environ['PLANNED']) - 1) < 1e-12"
+expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,ep=8,micro_batch=1 --quiet
+grep -q '^How the racks are cut:' stdout.txt || fail "no table of cuts"
+grep -q 'taken, proved best' stdout.txt || fail "no choice"
+for i in $(seq 18); do echo "tray$i"; done >trays
+expect 0 "$mw" export racks.plan.yaml --to hosts --hosts trays -o ordered
+[ "$(cat ordered)" = "$(head -16 trays)" ] || fail "hosts: $(cat ordered)"
+sed 's/\[18, 16\]/[19]/' racks.yaml >rack19.yaml
+expect 3 "$mw" plan rack19.yaml
+first_line 'rack19.yaml:3:[0-9]+: 19 nodes in one scale-up domain but gb200-nvl72 joins 18'
+sed 's/\[18, 16\]/[16], spare_nodes: 2/' racks.yaml >rack_spare.yaml
+expect 3 "$mw" plan rack_spare.yaml
+first_line 'rack_spare.yaml:3:[0-9]+: with domain_nodes what is left of a rack stands by'
+
 # A prime number of GPUs; limits that contradict each other.
 sed 's/nodes: 1}/nodes: 13, gpus_per_node: 1}/' small.yaml >prime.yaml
 expect 1 "$mw" plan prime.yaml
