@@ -69,20 +69,22 @@ struct mw_enum {
 }; /* ends with {NULL, 0} */
 
 enum mw_field_type {
-    MW_F_STR,      /* const char *, copied to the arena */
-    MW_F_BOOL,     /* bool: true or false */
-    MW_F_INT,      /* int64_t; min <= v <= max */
-    MW_F_INT32,    /* int; the same */
-    MW_F_NUM,      /* double; pure number, finite */
-    MW_F_QTY,      /* double; quantity of .kind, unit needed */
-    MW_F_ENUM,     /* int; one of .enums, any case */
-    MW_F_FLAGS,    /* int; a sequence of words of .enums, or one: their values
-                      are bits, which are put together */
-    MW_F_INT_LIST, /* struct mw_int_list: a sequence of integers, or of words
-                      of .enums */
-    MW_F_NUM_LIST, /* struct mw_num_list: a sequence of pure numbers */
-    MW_F_MAP,      /* nested struct at offset bound with .sub */
-    MW_F_NODE      /* struct mw_node *: kept for the caller to read */
+    MW_F_STR,        /* const char *, copied to the arena */
+    MW_F_BOOL,       /* bool: true or false */
+    MW_F_INT,        /* int64_t; min <= v <= max */
+    MW_F_INT32,      /* int; the same */
+    MW_F_NUM,        /* double; pure number, finite */
+    MW_F_QTY,        /* double; quantity of .kind, unit needed */
+    MW_F_ENUM,       /* int; one of .enums, any case */
+    MW_F_FLAGS,      /* int; a sequence of words of .enums, or one: their values
+                        are bits, which are put together */
+    MW_F_FLAGS_LIST, /* struct mw_int_list: a sequence of such sets, each a
+                        sequence of words (none: []) or one word */
+    MW_F_INT_LIST,   /* struct mw_int_list: a sequence of integers, or of words
+                        of .enums */
+    MW_F_NUM_LIST,   /* struct mw_num_list: a sequence of pure numbers */
+    MW_F_MAP,        /* nested struct at offset bound with .sub */
+    MW_F_NODE        /* struct mw_node *: kept for the caller to read */
 };
 
 struct mw_int_list {

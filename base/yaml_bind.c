@@ -287,6 +287,31 @@ static enum mw_status bind_int_list(struct target t, struct mw_node *node)
     return st;
 }
 
+static enum mw_status bind_flags_list(struct target t, struct mw_node *node)
+{
+    if (node->kind != MW_NODE_SEQ) {
+        return fail_type(node, t.field->key,
+                         "a list of sets of words, [[a], [a, b]]", t.err);
+    }
+    enum mw_status st = MW_OK;
+    int64_t *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
+    for (size_t i = 0; i < node->n; i++) {
+        struct mw_field field;
+        int set = 0;
+
+        if (bind_flags(item_of(t, &field, MW_F_FLAGS, &set),
+                       node->u.items[i]) != MW_OK) {
+            st = MW_EINPUT;
+        }
+        v[i] = set;
+    }
+    struct mw_int_list list = {.v = v, .n = node->n};
+    if (st == MW_OK) {
+        memcpy(t.at, &list, sizeof list);
+    }
+    return st;
+}
+
 static enum mw_status bind_num_list(struct target t, struct mw_node *node)
 {
     if (node->kind != MW_NODE_SEQ) {
@@ -329,6 +354,8 @@ static enum mw_status bind_value(struct target t, struct mw_node *node)
         return bind_enum(t, node);
     case MW_F_FLAGS:
         return bind_flags(t, node);
+    case MW_F_FLAGS_LIST:
+        return bind_flags_list(t, node);
     case MW_F_INT_LIST:
         return bind_int_list(t, node);
     case MW_F_NUM_LIST:

@@ -107,6 +107,28 @@ static const char *list_text(struct mw_arena *arena,
     return out;
 }
 
+/* "tp+grad_reduce tp none" */
+static const char *flags_list_text(struct mw_arena *arena,
+                                   const struct mw_int_list *list,
+                                   const struct mw_enum *enums)
+{
+    const char *text = "";
+
+    for (size_t i = 0; i < list->n; i++) {
+        const char *set = "";
+
+        for (const struct mw_enum *e = enums; e->name != NULL; e++) {
+            if ((list->v[i] & e->value) != 0) {
+                set = mw_arena_printf(arena, "%s%s%s", set,
+                                      *set != '\0' ? "+" : "", e->name);
+            }
+        }
+        text = mw_arena_printf(arena, "%s%s%s", text, i > 0 ? " " : "",
+                               *set != '\0' ? set : "none");
+    }
+    return text;
+}
+
 static const char *num_list_text(struct mw_arena *arena,
                                  const struct mw_num_list *list)
 {
@@ -145,6 +167,8 @@ static const char *value_text(struct mw_arena *arena, const struct mw_field *f,
     case MW_F_NUM:
     case MW_F_QTY:
         return mw_arena_printf(arena, "%.12g", *(const double *)at);
+    case MW_F_FLAGS_LIST:
+        return flags_list_text(arena, at, f->enums);
     case MW_F_INT_LIST:
         return list_text(arena, at, f->enums);
     case MW_F_NUM_LIST:

@@ -211,11 +211,28 @@ static void find_precision(struct mw_space *s)
                    &s->scenario->limits.grad_dtype, sums, s->grad_dtype);
 }
 
+/* The listed sets, each once. */
+static void list_modules(struct mw_space *s, const struct mw_int_list *listed)
+{
+    for (size_t i = 0; i < listed->n; i++) {
+        int set = listed->v[i] == MW_MODULE_CORE_ATTN ? 0 : (int)listed->v[i];
+        bool is_new = true;
+
+        for (int k = 0; k < s->n_modules; k++) {
+            is_new = is_new && s->modules[k] != set;
+        }
+        if (is_new) {
+            s->modules[s->n_modules++] = set;
+        }
+    }
+}
+
 /* Modules that the model has; what recomputes all of the experts' layer has
  * nothing left for its parts. The attention core alone is spelled 0. */
 static void find_modules(struct mw_space *s)
 {
     const struct mw_model *m = &s->scenario->model;
+    const struct mw_int_list *listed = &s->scenario->limits.recompute_modules;
     bool has_experts = m->moe.n_experts > 0;
     const int parts = MW_MODULE_MOE_ACT | MW_MODULE_SHARED_EXPERTS;
     bool has_dense = false;
@@ -229,6 +246,10 @@ static void find_modules(struct mw_space *s)
               (has_experts ? MW_MODULE_MOE | MW_MODULE_MOE_ACT : 0) |
               (m->moe.shared_ffn > 0 ? MW_MODULE_SHARED_EXPERTS : 0);
 
+    if (s->opts->recompute_modules < 0 && listed->n > 0) {
+        list_modules(s, listed);
+        return;
+    }
     s->modules[s->n_modules++] =
         s->opts->recompute_modules > 0 ? s->opts->recompute_modules : 0;
     for (int set = 2; s->opts->recompute_modules < 0 &&
@@ -440,6 +461,7 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
     const struct mw_limits *l = &scenario->limits;
 
     space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
+                           l->recompute_modules.n + l->overlap_off.n +
                            l->bucket_size.n + l->cuda_graph.n +
                            l->offload_optimizer.n + l->offload_weights.n +
                            l->offload_activations.n >

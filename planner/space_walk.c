@@ -37,6 +37,25 @@ static bool has_buckets(const struct mw_layout *l)
            l->dp * l->cp > 1;
 }
 
+/* Transfers that a layout has and nothing need hide. */
+static int can_show(const struct mw_layout *l)
+{
+    return (l->dp * l->cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
+           (l->tp > 1 ? MW_OVERLAP_TP : 0);
+}
+
+/* Is the set among those listed, as far as `has` goes? 0 among modules is the
+ * attention core. */
+static bool sets_allow(const struct mw_int_list *sets, int set, int has)
+{
+    bool is_allowed = sets->n == 0;
+
+    for (size_t i = 0; i < sets->n; i++) {
+        is_allowed = is_allowed || ((sets->v[i] ^ set) & has) == 0;
+    }
+    return is_allowed;
+}
+
 /* ---- one item --------------------------------------------------------------
  */
 /* What the limits list of types, compression and offload. */
@@ -51,6 +70,9 @@ static bool allows_rare(const struct mw_space *s, const struct mw_layout *l)
            list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
            (!has_buckets(l) ||
             list_allows(&limits->bucket_size, l->bucket_size)) &&
+           (l->recompute != MW_RECOMPUTE_SELECTIVE ||
+            sets_allow(&limits->recompute_modules, mw_layout_modules(l), -1)) &&
+           sets_allow(&limits->overlap_off, l->overlap_off, can_show(l)) &&
            parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
            parts_allow(&limits->offload_weights, l->offload_weights) &&
            parts_allow(&limits->offload_activations, l->offload_activations);
@@ -208,7 +230,7 @@ static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
     uint64_t n = 0;
 
     for (int i = 0; i < (is_free ? s->n_modules : 1); i++) {
-        layout.recompute_modules = s->modules[i];
+        layout.recompute_modules = is_free ? s->modules[i] : 0;
         n += walk_recomputed(w, layout, only_count);
         if (w->how == MW_WALK_SEED) {
             break;
@@ -424,16 +446,24 @@ static void find_shards(struct walk *w, const struct mw_layout *l)
 static void walk_overlap(struct walk *w, struct mw_layout layout)
 {
     const struct mw_search_opts *o = w->s->opts;
+    const struct mw_int_list *listed = &w->s->scenario->limits.overlap_off;
     bool is_free = !w->s->ctx->gpu->is_cpu && w->how == MW_WALK_ALL &&
-                   o->overlap_off < 0 && (o->free & MW_FREE_OVERLAP) != 0;
-    int has =
-        (layout.dp * layout.cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
-        (layout.tp > 1 ? MW_OVERLAP_TP : 0);
+                   (o->free & MW_FREE_OVERLAP) != 0;
+    int has = can_show(&layout);
 
-    for (int off = 0; off <= (is_free ? has : 0); off++) {
-        layout.overlap_off = o->overlap_off > 0 ? o->overlap_off : off;
-        if ((off & ~has) == 0) {
+    if (o->overlap_off >= 0) {
+        layout.overlap_off = o->overlap_off;
+        walk_chunks(w, layout);
+        return;
+    }
+    for (int off = 0; off <= has; off++) {
+        if ((off & ~has) == 0 && (listed->n > 0 ? sets_allow(listed, off, has)
+                                                : off == 0 || is_free)) {
+            layout.overlap_off = off;
             walk_chunks(w, layout);
+            if (w->how == MW_WALK_SEED) {
+                return;
+            }
         }
     }
 }

@@ -234,6 +234,8 @@ static void drop_limits(struct trial *t)
                  {"cp_inner", &l->cp_inner},
                  {"bucket_size", &l->bucket_size},
                  {"cuda_graph", &l->cuda_graph},
+                 {"recompute_modules", &l->recompute_modules},
+                 {"overlap_off", &l->overlap_off},
                  {"dtype", &l->dtype},
                  {"grad_dtype", &l->grad_dtype},
                  {"grad_compression", &l->grad_compression}};

@@ -143,6 +143,39 @@ static void put_states(struct writer *w)
     word(w, "exp-avg-sq-dtype", mw_dtype_name(o->exp_avg_sq));
 }
 
+/* Does the price hide collectives of tensor parallelism behind products? */
+static bool hides_tp(const struct mw_export_in *in)
+{
+    const struct mw_layout *l = &in->plan->layout;
+
+    return l->tp > 1 && in->ctx->stack.overlap_tp > 0 &&
+           (l->overlap_off & MW_OVERLAP_TP) == 0;
+}
+
+/* Transformer Engine's userbuffers do it: gathers and scatters of sequence
+ * parallelism alone (megatron/training/arguments.py asserts it), among GPUs
+ * that reach each other's memory (transformer_engine/pytorch/module/base.py,
+ * initialize_ub). */
+static void put_tp_overlap(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+    int near = w->in->ctx->domain_gpus;
+
+    if (!hides_tp(w->in)) {
+        return;
+    }
+    if (l->sp && l->tp <= near) {
+        flag(w, "tp-comm-overlap");
+        return;
+    }
+    mw_export_note(w->out,
+                   "the predicted step hides tensor parallelism behind "
+                   "products, but --tp-comm-overlap %s: left out, and the step "
+                   "may be longer (layout: overlap_off: [tp] prices that)",
+                   l->sp ? "works inside a node or NVLink domain alone"
+                         : "needs sequence parallelism (sp)");
+}
+
 /* ---- data parallel state ---------------------------------------------------
  */
 static void put_zero(struct writer *w)
@@ -438,6 +471,7 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
         return status;
     }
     put_grid(&w);
+    put_tp_overlap(&w);
     put_optimizer(&w);
     put_states(&w);
     if (in->scenario->workload.loss == MW_LOSS_FUSED) {

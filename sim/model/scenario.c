@@ -362,6 +362,25 @@ static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
     return MW_OK;
 }
 
+/* A set that repeats nothing is no choice of selective recomputation. */
+static enum mw_status check_sets(struct mw_node *root,
+                                 const struct mw_limits *limits,
+                                 struct mw_err *err)
+{
+    for (size_t i = 0; i < limits->recompute_modules.n; i++) {
+        if (limits->recompute_modules.v[i] == 0) {
+            struct mw_node *list =
+                mw_node_get(mw_node_get(root, "limits"), "recompute_modules");
+
+            return mw_node_fail(mw_node_item(list, i), err,
+                                "an empty set of recompute_modules repeats "
+                                "nothing, as recompute: none does; name "
+                                "modules, for example [core_attn]");
+        }
+    }
+    return MW_OK;
+}
+
 static enum mw_status check_parts(struct mw_node *root,
                                   const struct mw_limits *limits,
                                   struct mw_err *err)
@@ -418,6 +437,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     st = st != MW_OK ? st : check_states(root, &out->workload, err);
     st = st != MW_OK ? st : check_documents(root, &out->workload, err);
     st = st != MW_OK ? st : check_parts(root, &out->limits, err);
+    st = st != MW_OK ? st : check_sets(root, &out->limits, err);
     if (st == MW_OK && raw.layout != NULL) {
         st = read_layout(raw.layout, out, err);
     }

@@ -76,6 +76,8 @@ struct mw_limits {
     bool has_memory_fraction; /* else what mw_step_usable_bytes says */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp, cp_inner;
+    /* Sets, as in mw_layout; what is listed is enumerated. */
+    struct mw_int_list recompute_modules, overlap_off;
     struct mw_int_list bucket_size; /* what is listed is enumerated */
     /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
      */

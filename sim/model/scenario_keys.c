@@ -260,6 +260,16 @@ const struct mw_field mw_limits_fields[] = {
     LIST_ROW("ep", ep, "expert parallel ways to consider"),
     LIST_ROW("vpp", vpp, "chunks per stage to consider"),
     LIST_ROW("cp_inner", cp_inner, "cp ranks that deal out heads to enumerate"),
+    {.key = "recompute_modules",
+     .type = MW_F_FLAGS_LIST,
+     .offset = L_AT(recompute_modules),
+     .enums = mw_recompute_module_enums,
+     .doc = "sets of what selective recomputation repeats, to enumerate"},
+    {.key = "overlap_off",
+     .type = MW_F_FLAGS_LIST,
+     .offset = L_AT(overlap_off),
+     .enums = mw_overlap_enums,
+     .doc = "sets of transfers that nothing hides, to enumerate; none: []"},
     {.key = "bucket_size",
      .type = MW_F_INT_LIST,
      .offset = L_AT(bucket_size),
@@ -421,6 +431,7 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
     case MW_F_NUM:
     case MW_F_QTY:
         return hash_num(h, *(const double *)at);
+    case MW_F_FLAGS_LIST:
     case MW_F_INT_LIST:
         return hash_list(h, at);
     case MW_F_NUM_LIST:
@@ -453,6 +464,8 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "cuda_graph",
                                         "leaves",
                                         "domain_nodes",
+                                        "recompute_modules",
+                                        "overlap_off",
                                         NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;

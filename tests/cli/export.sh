@@ -39,6 +39,24 @@ args "o['sequence-parallel'] and o['use-distributed-optimizer'] and o['recompute
 args "o['num-layers'] == '80' and o['hidden-size'] == '8192' and o['num-query-groups'] == '8' and o['swiglu'] and o['global-batch-size'] == '256'"
 args "'data-parallel-size' not in o and 'pipeline-model-parallel-layout' not in o and o['bf16']"
 
+# Tensor parallelism behind products: where the price hides it, with sequence
+# parallelism and inside a node alone.
+args "o['tp-comm-overlap']"
+scenario serial llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, overlap_off: [tp]'
+expect 0 "$mw" export serial.yaml --to megatron-core -o out.args
+args "'tp-comm-overlap' not in o and o['sequence-parallel']"
+scenario nosp llama3-70b 8 'tp: 8, pp: 4, dp: 2, zero: 1, micro_batch: 1'
+expect 0 "$mw" export nosp.yaml --to megatron-core -o out.args
+args "'tp-comm-overlap' not in o and 'sequence-parallel' not in o"
+grep -q 'tp-comm-overlap needs sequence parallelism' stderr.txt || fail "no note"
+scenario wide llama3-70b 8 'tp: 16, sp: true, pp: 4, dp: 1, micro_batch: 1'
+expect 0 "$mw" export wide.yaml --to megatron-core -o out.args
+args "'tp-comm-overlap' not in o"
+grep -q 'tp-comm-overlap works inside a node' stderr.txt || fail "no note"
+scenario alone llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1'
+expect 0 "$mw" export alone.yaml --to megatron-core -o out.args
+args "'tp-comm-overlap' not in o"
+
 # Uneven layers, multi-token prediction, experts, latent attention.
 scenario uneven deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', dtype: fp8'
 expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args

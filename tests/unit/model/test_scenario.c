@@ -344,6 +344,17 @@ static void test_bad_input(void **state)
          "workload: {seq: 8, global_batch: 2}\n"
          "layout: {dp: 2, nodes: [1, 1]}\n",
          "test_scenario.yaml:5:24: nodes names node 1 twice; each once"},
+        {HEAD "limits: {overlap_off: tp}\n",
+         "test_scenario.yaml:5:23: 'overlap_off' must be a list of sets of "
+         "words, [[a], [a, b]]"},
+        {HEAD "limits: {overlap_off: [[tp], [tpp]]}\n",
+         "test_scenario.yaml:5:31: 'overlap_off' is 'tpp'; did you mean 'tp'? "
+         "allowed: grad_reduce, param_gather, tp"},
+        {HEAD "limits: {recompute_modules: [[mlp], [[mlp]]]}\n",
+         "test_scenario.yaml:5:38: 'recompute_modules' must be one of "},
+        {HEAD "limits: {recompute_modules: [mlp, []]}\n",
+         "test_scenario.yaml:5:35: an empty set of recompute_modules repeats "
+         "nothing"},
         {HEAD "layout: {tp: 8, pp: 8, cp_form: rang}\n",
          "test_scenario.yaml:5:33: "},
         {HEAD "layout: {tp: 8, pp: 8, dp_shard: 2}\n",

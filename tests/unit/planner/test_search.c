@@ -115,6 +115,85 @@ static void test_fix(void **state)
     assert_string_equal(opts.schedule, "zb-h1");
 }
 
+/* ---- lists of sets ---------------------------------------------------------
+ */
+struct sets {
+    uint64_t n, n_listed; /* layouts; those that the lists allow */
+    uint64_t n_selective, n_shown;
+};
+
+/* mlp alone, or the attention core with the norms; tensor parallelism shown,
+ * where there is any. */
+static bool is_listed(const struct mw_layout *l)
+{
+    int modules = mw_layout_modules(l);
+
+    return (l->recompute != MW_RECOMPUTE_SELECTIVE ||
+            modules == MW_MODULE_MLP ||
+            modules == (MW_MODULE_CORE_ATTN | MW_MODULE_LAYERNORM)) &&
+           l->overlap_off == (l->tp > 1 ? MW_OVERLAP_TP : 0);
+}
+
+static void count_sets(void *arg, const struct mw_layout *l, uint64_t at)
+{
+    struct sets *s = arg;
+
+    (void)at;
+    s->n++;
+    s->n_listed += is_listed(l);
+    s->n_selective += l->recompute == MW_RECOMPUTE_SELECTIVE;
+    s->n_shown += l->overlap_off != 0;
+}
+
+static struct sets walk_sets(const struct world *w,
+                             const struct mw_search_opts *opts)
+{
+    struct mw_space space;
+    struct mw_tally *tally = mw_calloc(1, sizeof *tally);
+    struct sets s = {0, 0, 0, 0};
+
+    mw_space_init(&space, &w->scenario, &w->ctx, opts);
+    for (size_t i = 0; i < space.outer.n; i++) {
+        mw_space_walk(&space, i, MW_WALK_ALL, tally, count_sets, &s);
+    }
+    mw_space_release(&space);
+    mw_free(tally);
+    return s;
+}
+
+/* Lists of the limits give what a filter leaves of the freed dimensions. */
+static void test_lists_of_sets(void **state)
+{
+    static const int64_t modules[] = {MW_MODULE_MLP,
+                                      MW_MODULE_CORE_ATTN | MW_MODULE_LAYERNORM,
+                                      MW_MODULE_MLP};
+    static const int64_t off[] = {MW_OVERLAP_TP};
+
+    (void)state;
+    struct world w;
+    struct mw_search_opts opts = quiet_opts();
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    opts.free = MW_FREE_RECOMPUTE_MODULES | MW_FREE_OVERLAP;
+    struct sets freed = walk_sets(&w, &opts);
+
+    opts.free = 0;
+    w.scenario.limits.recompute_modules = (struct mw_int_list){modules, 3};
+    w.scenario.limits.overlap_off = (struct mw_int_list){off, 1};
+    struct sets listed = walk_sets(&w, &opts);
+
+    assert_int_equal(listed.n, listed.n_listed);
+    assert_int_equal(listed.n, freed.n_listed);
+    assert_true(listed.n < freed.n);
+    assert_true(listed.n_selective > 0 && listed.n_shown > 0 &&
+                listed.n_shown < listed.n);
+    /* What is asked for beside the list is none of it. */
+    opts.overlap_off = MW_OVERLAP_GRADS;
+    opts.tp = 2;
+    assert_int_equal(walk_sets(&w, &opts).n, 0);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_bounds_hold_and_order),
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_no_plan_says_why),
+        cmocka_unit_test(test_lists_of_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,9 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_activations: [0.25, 1]"
         : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
                           "cuda_graph: [stack, attn, full_iteration]"
-                        : "";
+                        : ", recompute_modules: [[mlp], [core_attn, "
+                          "layernorm], core_attn], overlap_off: [[tp], "
+                          "[grad_reduce, tp]]";
 
     snprintf(text, sizeof text,
              "format: 1\n"
@@ -110,7 +112,7 @@ static void random_world(uint64_t seed, struct world *w)
 static void test_200_random_spaces(void **state)
 {
     (void)state;
-    int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0;
+    int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0, n_sets = 0;
     char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -152,6 +154,8 @@ static void test_200_random_spaces(void **state)
 
             n_rare += *mw_layout_rare_text(&c->layout, text) != '\0';
             n_buckets += c->layout.bucket_size > 0;
+            n_sets += seed % 8 == 6 && c->layout.recompute_modules > 0 &&
+                      c->layout.overlap_off > 0;
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
         }
         mw_search_result_release(&r);
@@ -162,6 +166,7 @@ static void test_200_random_spaces(void **state)
     assert_true(n_uneven > 0);
     assert_true(n_rare > 0);
     assert_true(n_buckets > 10);
+    assert_true(n_sets > 0);
 }
 
 int main(void)
