@@ -82,7 +82,7 @@ enum mw_status mw_sweep_share_minimise(const char *text,
                          "--minimise: '%s' is neither time nor cost", text);
 }
 
-static void print_choice(const struct mw_share *share,
+static void print_choice(const struct mw_portfolio *share,
                          const struct mw_sweep_rows *rows, double tokens,
                          bool is_by_end)
 {
@@ -107,20 +107,20 @@ static void print_choice(const struct mw_share *share,
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
-    printf("The last job ends after %.2f days%s%s.\n",
-           share->answer.slowest_s / 86400, is_by_end ? "; " : "",
-           !is_by_end                ? ""
-           : share->answer.is_proved ? "proved least"
-                                     : "not proved");
+    printf("The last job ends after %.2f days%s%s.\n", share->longest_s / 86400,
+           is_by_end ? "; " : "",
+           !is_by_end         ? ""
+           : share->is_proved ? "proved least"
+                              : "not proved");
 }
 
-static json_t *choice_json(const struct mw_share *share,
+static json_t *choice_json(const struct mw_portfolio *share,
                            const struct mw_sweep_rows *rows, double tokens)
 {
     json_t *o = json_object(), *list = json_array();
 
-    mw_json_set_real(o, "longest_s", share->answer.slowest_s);
-    mw_json_set_bool(o, "proved_optimal", share->answer.is_proved);
+    mw_json_set_real(o, "longest_s", share->longest_s);
+    mw_json_set_bool(o, "proved_optimal", share->is_proved);
     for (int i = 0; i < share->n_jobs; i++) {
         const struct mw_sweep_row *r = &rows->v[share->row[i]];
         json_t *job = json_object();
@@ -134,14 +134,6 @@ static json_t *choice_json(const struct mw_share *share,
     }
     mw_json_set(o, "jobs", list);
     return o;
-}
-
-/* ---- with conditions -------------------------------------------------------
- */
-static bool is_coupled(const struct mw_sweep_share *s, double deadline_s)
-{
-    return s->cap_usd > 0 || s->max_kinds > 0 || s->by_cost || s->lp ||
-           deadline_s > 0;
 }
 
 /* The lowest on-demand price of each system's device; NaN: none. */
@@ -168,21 +160,21 @@ static enum mw_status find_prices(const struct mw_sweep_share *s,
     return status;
 }
 
-/* As if the plain program had chosen it. */
-static struct mw_share as_share(const struct mw_portfolio *f)
+static void add_money(json_t *o, const struct mw_portfolio *found)
 {
-    struct mw_share share = {.n_jobs = f->n_jobs};
-
-    share.answer.slowest_s = f->longest_s;
-    share.answer.is_proved = f->is_proved;
-    memcpy(share.row, f->row, sizeof share.row);
-    return share;
+    if (isnan(found->usd)) {
+        mw_json_set(o, "usd", json_null());
+    } else {
+        mw_json_set_real(o, "usd", found->usd);
+    }
+    mw_json_set_int(o, "kinds", found->n_kinds);
+    mw_json_set_int(o, "ilps", found->n_ilps);
 }
 
-static int run_coupled(const struct mw_sweep_share *s,
+int mw_sweep_share_run(const struct mw_sweep_share *s,
                        const struct mw_sweep_rows *rows, double tokens,
-                       double usd, double deadline_s, const char *hwdb,
-                       bool is_json)
+                       double usd_per_gpu_hour, double deadline_s,
+                       const char *hwdb, bool is_json)
 {
     double prices[MW_COLUMN_KINDS_MAX];
     struct mw_err err = {0};
@@ -196,7 +188,8 @@ static int run_coupled(const struct mw_sweep_share *s,
                                            .deadline_s = deadline_s,
                                            .max_kinds = s->max_kinds,
                                            .by_cost = s->by_cost};
-    enum mw_status status = find_prices(s, usd, hwdb, prices, &err);
+    enum mw_status status =
+        find_prices(s, usd_per_gpu_hour, hwdb, prices, &err);
 
     if (status == MW_OK) {
         status = mw_portfolio_choose(&p, s->lp, &found, &err);
@@ -204,47 +197,16 @@ static int run_coupled(const struct mw_sweep_share *s,
     if (status != MW_OK) {
         return mw_cli_fail(&err);
     }
-    struct mw_share share = as_share(&found);
-
     if (is_json) {
-        json_t *o = choice_json(&share, rows, tokens);
+        json_t *o = choice_json(&found, rows, tokens);
 
-        if (isnan(found.usd)) {
-            mw_json_set(o, "usd", json_null());
-        } else {
-            mw_json_set_real(o, "usd", found.usd);
-        }
-        mw_json_set_int(o, "kinds", found.n_kinds);
-        mw_json_set_int(o, "ilps", found.n_ilps);
+        add_money(o, &found);
         return mw_cli_print_json(o);
     }
-    print_choice(&share, rows, tokens, !s->by_cost);
+    print_choice(&found, rows, tokens, !s->by_cost);
     if (!isnan(found.usd)) {
         printf("All jobs together cost %.4g US dollars%s.\n", found.usd,
                s->by_cost ? ", proved least" : "");
     }
-    return 0;
-}
-
-int mw_sweep_share_run(const struct mw_sweep_share *budget,
-                       const struct mw_sweep_rows *rows, double tokens,
-                       double usd_per_gpu_hour, double deadline_s,
-                       const char *hwdb, bool is_json)
-{
-    struct mw_err err = {0};
-    struct mw_share share;
-
-    if (is_coupled(budget, deadline_s)) {
-        return run_coupled(budget, rows, tokens, usd_per_gpu_hour, deadline_s,
-                           hwdb, is_json);
-    }
-    if (mw_share_choose(rows, budget->budget, budget->n, tokens, &share,
-                        &err) != MW_OK) {
-        return mw_cli_fail(&err);
-    }
-    if (is_json) {
-        return mw_cli_print_json(choice_json(&share, rows, tokens));
-    }
-    print_choice(&share, rows, tokens, true);
     return 0;
 }

@@ -3,13 +3,13 @@
 #define MW_CLI_SWEEP_SHARE_H
 
 #include "cli/cli.h"
-#include "planner/share.h"
+#include "planner/portfolio.h"
 
 /* "dgx-a100=128,dgx-h100=64" */
 struct mw_sweep_share {
-    struct mw_share_budget budget[MW_COLUMN_KINDS_MAX];
+    struct mw_portfolio_budget budget[MW_COLUMN_KINDS_MAX];
     int n;
-    /* Conditions; any of them set: the program of portfolio.h. */
+    /* Conditions of planner/portfolio.h. */
     double cap_usd;
     int max_kinds;
     bool by_cost;

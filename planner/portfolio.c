@@ -42,7 +42,7 @@ static int job_of(const struct mw_sweep_rows *rows, size_t i, size_t *first,
             return j;
         }
     }
-    if (*n_jobs == MW_SHARE_JOBS_MAX) {
+    if (*n_jobs == MW_PORTFOLIO_JOBS_MAX) {
         return -1;
     }
     first[*n_jobs] = i;
@@ -62,7 +62,7 @@ static int kind_of(const struct mw_portfolio_problem *p, const char *system)
 static enum mw_status fill_columns(struct portfolio *f, struct mw_err *err)
 {
     const struct mw_portfolio_problem *p = f->p;
-    size_t first[MW_SHARE_JOBS_MAX];
+    size_t first[MW_PORTFOLIO_JOBS_MAX];
 
     for (size_t i = 0; i < p->rows->n; i++) {
         const struct mw_sweep_row *r = &p->rows->v[i];
@@ -72,14 +72,16 @@ static enum mw_status fill_columns(struct portfolio *f, struct mw_err *err)
 
         if (c.job < 0) {
             return mw_fail(err, MW_EUSAGE, "more than %d jobs",
-                           MW_SHARE_JOBS_MAX);
+                           MW_PORTFOLIO_JOBS_MAX);
         }
         if (c.kind < 0 || !r->is_feasible) {
             continue;
         }
         c.gpus = (double)r->gpus;
         c.time_s = p->tokens / r->tokens_per_s;
-        c.usd = c.gpus * c.time_s / 3600 * p->usd_per_gpu_hour[c.kind];
+        c.usd =
+            c.gpus * c.time_s / 3600 *
+            (p->usd_per_gpu_hour ? p->usd_per_gpu_hour[c.kind] : (double)NAN);
         if ((p->cap_usd > 0 || p->by_cost) && isnan(c.usd)) {
             return mw_fail(err, MW_EUSAGE,
                            "the database has no price of %s; --price says it",
@@ -324,6 +326,23 @@ static enum mw_status check(const struct mw_portfolio_problem *p,
                          MW_COLUMN_KINDS_MAX, p->n_budgets);
 }
 
+static enum mw_status say_no(const struct portfolio *f, struct mw_err *err)
+{
+    const struct mw_portfolio_problem *p = f->p;
+
+    if (p->cap_usd > 0 || p->deadline_s > 0 || p->max_kinds > 0) {
+        return mw_fail(err, MW_ENO,
+                       "no choice for the %d jobs is within the GPUs, the "
+                       "money, the kinds and the time",
+                       f->n_jobs);
+    }
+    if (f->columns.n == 0) {
+        return mw_fail(err, MW_ENO, "no row has a plan on these systems");
+    }
+    return mw_fail(err, MW_ENO, "the GPUs are too few for all %d jobs at once",
+                   f->n_jobs);
+}
+
 enum mw_status mw_portfolio_choose(const struct mw_portfolio_problem *p,
                                    const char *lp_path,
                                    struct mw_portfolio *out, struct mw_err *err)
@@ -355,10 +374,7 @@ enum mw_status mw_portfolio_choose(const struct mw_portfolio_problem *p,
         glp_delete_prob(f.lp);
     }
     if (status == MW_OK && !is_found) {
-        status = mw_fail(err, MW_ENO,
-                         "no choice for the %d jobs is within the GPUs, the "
-                         "money, the kinds and the time",
-                         f.n_jobs);
+        status = say_no(&f, err);
     }
     mw_free(r.index);
     mw_free(r.value);
