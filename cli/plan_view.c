@@ -103,13 +103,15 @@ static void print_nodes(const struct mw_search_result *r)
         return;
     }
     mw_layout_nodes_add(&text, &c->layout.nodes, " ");
-    printf("Nodes of the best in the order of its ranks: %s (%s; as allocated "
-           "%s, without leaves %s)\n",
-           text.s,
-           c->is_order_proved ? "proved best of all orders"
-                              : "the best order found",
-           mw_fmt_seconds(c->allocated_s, as_given),
-           mw_fmt_seconds(c->bare_s, bare));
+    printf("Nodes of the best in the order of its ranks: %s", text.s);
+    if (c->bare_s > 0) { /* chosen in this search */
+        printf(" (%s; as allocated %s, without leaves %s)",
+               c->is_order_proved ? "proved best of all orders"
+                                  : "the best order found",
+               mw_fmt_seconds(c->allocated_s, as_given),
+               mw_fmt_seconds(c->bare_s, bare));
+    }
+    printf("\n");
     mw_str_release(&text);
 }
 

@@ -1,6 +1,8 @@
 /* Goals one after the other: see goals.h. */
 #include "planner/goals.h"
 
+#include "sim/cost/domain.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -72,8 +74,11 @@ static enum mw_status on_nodes(const struct goals *g, int n,
     enum mw_status status = mw_cost_ctx_init(
         ctx, g->ctx->db, g->ctx->system->slug, n, g->ctx->gpus_per_node, err);
 
-    return status == MW_OK ? mw_cost_ctx_set_stack(ctx, g->ctx->stack.name, err)
-                           : status;
+    if (status == MW_OK) {
+        mw_cost_set_domain(ctx, scenario->cluster.domain_nodes);
+        status = mw_cost_ctx_set_stack(ctx, g->ctx->stack.name, err);
+    }
+    return status;
 }
 
 static enum mw_status search_count(struct goals *g, const struct count *c,

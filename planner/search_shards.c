@@ -45,6 +45,19 @@ static const char *word_of(const struct mw_enum *e, int value)
     return e->name ? e->name : "";
 }
 
+/* An empty list is none. */
+static void add_ints(struct mw_str *text, const char *key,
+                     const struct mw_int_list *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (i == 0) {
+            mw_str_addf(text, ", %s: [", key);
+        }
+        mw_str_addf(text, "%s%lld", i > 0 ? ", " : "", (long long)list->v[i]);
+    }
+    mw_str_add(text, list->n > 0 ? "]" : "");
+}
+
 /* One key of a layout; no bits and no words are left out. */
 static void add_key(struct mw_str *text, const struct mw_field *f,
                     const void *at)
@@ -76,9 +89,12 @@ static void add_key(struct mw_str *text, const struct mw_field *f,
             add_words(text, f->enums, *(const int *)at);
         }
         break;
+    case MW_F_INT_LIST:
+        add_ints(text, f->key, at);
+        break;
     case MW_F_INT:
     case MW_F_QTY:
-    case MW_F_INT_LIST:
+    case MW_F_FLAGS_LIST:
     case MW_F_NUM_LIST:
     case MW_F_MAP:
     case MW_F_NODE:
