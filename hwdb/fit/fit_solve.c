@@ -75,6 +75,35 @@ bool mw_fit_step(size_t n, size_t p, const double *r, const double *jacobian,
     return is_regular;
 }
 
+bool mw_fit_step_within(const struct mw_fit_problem *q, double *step)
+{
+    const double held_sd = 1e-6, slack = 1e-9;
+    double *prior = mw_calloc(2 * q->p, sizeof *prior), *sd = prior + q->p;
+    bool is_regular = true, again = true;
+
+    for (size_t k = 0; k < q->p; k++) {
+        prior[k] = q->prior[k];
+        sd[k] = q->sd[k];
+    }
+    while (is_regular && again) {
+        again = false;
+        is_regular = mw_fit_step(q->n, q->p, q->r, q->jacobian, q->weight, q->x,
+                                 prior, sd, step);
+        for (size_t k = 0; is_regular && k < q->p; k++) {
+            double to = q->x[k] + step[k];
+            double held = fmin(fmax(to, q->low[k]), q->high[k]);
+
+            if (sd[k] > held_sd && fabs(to - held) > slack) {
+                prior[k] = held;
+                sd[k] = held_sd;
+                again = true;
+            }
+        }
+    }
+    mw_free(prior);
+    return is_regular;
+}
+
 double mw_fit_loss(size_t n, size_t p, const double *r, const double *weight,
                    const double *x, const double *prior, const double *sd)
 {

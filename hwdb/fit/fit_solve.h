@@ -24,6 +24,14 @@
 bool mw_fit_step(size_t n, size_t p, const double *r, const double *jacobian,
                  const double *weight, const double *x, const double *prior,
                  const double *sd, double *step);
+/* A step that stays within low[p] and high[p]: what would leave them is held at
+ * its bound and the others are solved with it there, until none leaves. (To cut
+ * a free step would leave the others where they fit what cannot be.) */
+struct mw_fit_problem {
+    size_t n, p;
+    const double *r, *jacobian, *weight, *x, *prior, *sd, *low, *high;
+};
+bool mw_fit_step_within(const struct mw_fit_problem *q, double *step);
 /* The objective. */
 double mw_fit_loss(size_t n, size_t p, const double *r, const double *weight,
                    const double *x, const double *prior, const double *sd);

@@ -281,6 +281,29 @@ static void split_params(double prior[N_PARAMS], double sd[N_PARAMS])
     }
 }
 
+static bool step_within(const struct mw_fit *f, const double *weight,
+                        const double prior[N_PARAMS], const double sd[N_PARAMS],
+                        double step[N_PARAMS])
+{
+    double low[N_PARAMS], high[N_PARAMS];
+
+    for (size_t k = 0; k < N_PARAMS; k++) {
+        low[k] = log(mw_fit_params[k].least);
+        high[k] = log(mw_fit_params[k].most);
+    }
+    return mw_fit_step_within(&(struct mw_fit_problem){.n = f->n,
+                                                       .p = f->p,
+                                                       .r = f->r,
+                                                       .jacobian = f->jacobian,
+                                                       .weight = weight,
+                                                       .x = f->x,
+                                                       .prior = prior,
+                                                       .sd = sd,
+                                                       .low = low,
+                                                       .high = high},
+                              step);
+}
+
 void mw_fit_run(struct mw_fit *f)
 {
     double prior[N_PARAMS], sd[N_PARAMS], step[N_PARAMS], next[N_PARAMS];
@@ -292,8 +315,7 @@ void mw_fit_run(struct mw_fit *f)
 
         differentiate(f, round);
         loss = mw_fit_loss(f->n, f->p, f->r, f->weight, f->x, prior, sd);
-        if (!mw_fit_step(f->n, f->p, f->r, f->jacobian, f->weight, f->x, prior,
-                         sd, step)) {
+        if (!step_within(f, f->weight, prior, sd, step)) {
             break;
         }
         for (; scale > 0.05; scale /= 2) {
@@ -333,8 +355,7 @@ void mw_fit_leave_out(struct mw_fit *f)
             if (j + 1 < f->n) {
                 continue;
             }
-            mw_fit_step(f->n, f->p, f->r, f->jacobian, weight, f->x, prior, sd,
-                        step);
+            step_within(f, weight, prior, sd, step);
             for (size_t k = 0; k < f->p; k++) {
                 x[k] = clamp(k, f->x[k] + step[k]);
             }

@@ -37,6 +37,32 @@ static void test_prior(void **state)
     mw_assert_near(step[0], -0.005, 1e-12, 0);
 }
 
+/* One datum, x0 + x1 = 0.08, both as loose: 0.04 each. With x0 at most 0.01 the
+ * rest is x1's, not its half. A bound that nothing meets changes nothing; one
+ * that lies behind x brings x back to it. */
+static void test_bounds(void **state)
+{
+    const double r[] = {-0.08}, jacobian[] = {1, 1}, weight[] = {1};
+    const double x[] = {0, 0}, sd[] = {1e3, 1e3};
+    const double low[] = {-1, -1}, wide[] = {1, 1}, narrow[] = {0.01, 1};
+    const double behind[] = {-0.02, 1};
+    struct mw_fit_problem q = {1, 2, r, jacobian, weight, x, x, sd, low, wide};
+    double step[2];
+
+    (void)state;
+    assert_true(mw_fit_step_within(&q, step));
+    mw_assert_near(step[0], 0.04, 1e-6, 0);
+    mw_assert_near(step[1], 0.04, 1e-6, 0);
+    q.high = narrow;
+    assert_true(mw_fit_step_within(&q, step));
+    mw_assert_near(step[0], 0.01, 1e-6, 0);
+    mw_assert_near(step[1], 0.07, 1e-5, 0);
+    q.high = behind;
+    assert_true(mw_fit_step_within(&q, step));
+    mw_assert_near(step[0], -0.02, 1e-6, 0);
+    mw_assert_near(step[1], 0.1, 1e-5, 0);
+}
+
 /* Nine rows at 0 and one at 10 for a constant: its weight is 0.08 / 10. */
 static void test_outlier(void **state)
 {
@@ -69,7 +95,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_line), cmocka_unit_test(test_prior),
-        cmocka_unit_test(test_outlier), cmocka_unit_test(test_singular)};
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_outlier),
+        cmocka_unit_test(test_singular)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
