@@ -32,6 +32,9 @@ static const char *value_text(const struct mw_sweep_row *row,
     case MW_SWEEP_BATCH:
         snprintf(buf, 32, "%lld", (long long)row->global_batch);
         return buf;
+    case MW_SWEEP_PER_NODE:
+        snprintf(buf, 32, "%lld", (long long)(row->gpus / row->nodes));
+        return buf;
     case MW_SWEEP_KEY_COUNT:
         break;
     }
@@ -346,10 +349,11 @@ enum { SERIES_MAX = 32 };
 
 static double number_at(const struct mw_sweep_row *row, enum mw_sweep_key key)
 {
-    return key == MW_SWEEP_NODES   ? (double)row->gpus
-           : key == MW_SWEEP_SEQ   ? (double)row->seq
-           : key == MW_SWEEP_BATCH ? (double)row->global_batch
-                                   : row->net;
+    return key == MW_SWEEP_NODES      ? (double)row->gpus
+           : key == MW_SWEEP_PER_NODE ? (double)(row->gpus / row->nodes)
+           : key == MW_SWEEP_SEQ      ? (double)row->seq
+           : key == MW_SWEEP_BATCH    ? (double)row->global_batch
+                                      : row->net;
 }
 
 const struct mw_enum mw_sweep_curve_enums[] = {
@@ -451,7 +455,8 @@ enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
                                            "",
                                            "sequence length",
                                            "global batch",
-                                           "factor on the network"};
+                                           "factor on the network",
+                                           "GPUs of a node"};
     struct mw_plot_series series[SERIES_MAX];
     char labels[SERIES_MAX][128];
 
@@ -459,7 +464,7 @@ enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
         grid->axis[0]->key == MW_SWEEP_MODEL) {
         return mw_fail(err, MW_EUSAGE,
                        "--plot: the first --vary must be nodes, seq, "
-                       "global_batch or net");
+                       "global_batch, net or gpus_per_node");
     }
     double *numbers =
         mw_calloc(2 * SERIES_MAX * (rows->n + 1), sizeof *numbers);

@@ -57,7 +57,8 @@ enum {
 static const struct argp_option options[] = {
     {"vary", OPT_VARY, "KEY=V1,V2,...", 0,
      "An axis of the grid: nodes, system, model (presets), seq, global_batch, "
-     "net (factor on the bandwidth between nodes); give it again for more axes",
+     "net (factor on the bandwidth between nodes), gpus_per_node (that are "
+     "used); give it again for more axes",
      0},
     {"preset", OPT_PRESET, "strong|weak", 0,
      "weak: the global batch grows with the nodes (default: strong)", 0},

@@ -14,13 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct mw_enum mw_sweep_key_enums[] = {{"nodes", MW_SWEEP_NODES},
-                                             {"system", MW_SWEEP_SYSTEM},
-                                             {"model", MW_SWEEP_MODEL},
-                                             {"seq", MW_SWEEP_SEQ},
-                                             {"global_batch", MW_SWEEP_BATCH},
-                                             {"net", MW_SWEEP_NET},
-                                             {NULL, 0}};
+const struct mw_enum mw_sweep_key_enums[] = {
+    {"nodes", MW_SWEEP_NODES},
+    {"system", MW_SWEEP_SYSTEM},
+    {"model", MW_SWEEP_MODEL},
+    {"seq", MW_SWEEP_SEQ},
+    {"global_batch", MW_SWEEP_BATCH},
+    {"net", MW_SWEEP_NET},
+    {"gpus_per_node", MW_SWEEP_PER_NODE},
+    {NULL, 0}};
 
 static const char *key_name(enum mw_sweep_key key)
 {
@@ -37,7 +39,7 @@ static const char *key_name(enum mw_sweep_key key)
 static bool is_number_key(enum mw_sweep_key key)
 {
     return key == MW_SWEEP_NODES || key == MW_SWEEP_SEQ ||
-           key == MW_SWEEP_BATCH;
+           key == MW_SWEEP_BATCH || key == MW_SWEEP_PER_NODE;
 }
 
 static enum mw_status check_value(const struct mw_sweep_axis *axis,
@@ -111,7 +113,7 @@ enum mw_status mw_sweep_grid_add(struct mw_sweep_grid *grid, const char *text,
     if (!e->name || !equals) {
         return mw_fail(err, MW_EUSAGE,
                        "--vary: '%s' is not KEY=VALUE,... with a key of nodes, "
-                       "system, model, seq, global_batch, net",
+                       "system, model, seq, global_batch, net, gpus_per_node",
                        text);
     }
     for (int i = 0; i < grid->n_axes; i++) {
@@ -160,6 +162,7 @@ size_t mw_sweep_points(const struct mw_sweep_grid *grid)
 struct point {
     struct mw_scenario scenario; /* shares the arena of the original */
     double net;
+    int gpus_per_node; /* varied; 0: the scenario's or the system's */
     struct mw_cost_ctx ctx;
 };
 
@@ -196,6 +199,9 @@ static enum mw_status set_value(struct point *p, enum mw_sweep_key key,
     case MW_SWEEP_NET:
         mw_double_parse(value, &p->net, NULL);
         break;
+    case MW_SWEEP_PER_NODE:
+        p->gpus_per_node = (int)number;
+        break;
     case MW_SWEEP_KEY_COUNT:
         break;
     }
@@ -219,12 +225,16 @@ static enum mw_status make_point(const struct mw_scenario *from,
 
     p->scenario = *from;
     p->net = 1;
+    p->gpus_per_node = 0;
     for (int i = grid->n_axes - 1; i >= 0 && status == MW_OK; i--) {
         const struct mw_sweep_axis *axis = grid->axis[i];
 
         status =
             set_value(p, axis->key, axis->value[index % (size_t)axis->n], err);
         index /= (size_t)axis->n;
+    }
+    if (p->gpus_per_node > 0) { /* whatever a system axis made of it */
+        p->scenario.cluster.gpus_per_node = p->gpus_per_node;
     }
     if (status == MW_OK && grid->is_weak) {
         grow_batch(p, from);

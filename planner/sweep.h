@@ -19,8 +19,9 @@ enum mw_sweep_key {
     MW_SWEEP_SYSTEM,
     MW_SWEEP_MODEL, /* a preset */
     MW_SWEEP_SEQ,
-    MW_SWEEP_BATCH, /* global batch, sequences */
-    MW_SWEEP_NET,   /* factor on the bandwidth between nodes */
+    MW_SWEEP_BATCH,    /* global batch, sequences */
+    MW_SWEEP_NET,      /* factor on the bandwidth between nodes */
+    MW_SWEEP_PER_NODE, /* GPUs used of a node */
     MW_SWEEP_KEY_COUNT
 };
 extern const struct mw_enum mw_sweep_key_enums[];

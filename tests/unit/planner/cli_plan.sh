@@ -311,6 +311,14 @@ expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve speed
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve days
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve cost --tokens 1e12
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --curve rate --curve days --tokens 1e12
+# GPUs used of a node: the scenario that says so, whichever axis comes first.
+expect 0 "$mw" sweep "$llama" --vary gpus_per_node=4,8 --vary system=dgx-h100,dgx-a100 --csv pernode.csv --json
+json "[(r['gpus'], r['system']) for r in o['rows']] == [(8, 'dgx-h100'), (8, 'dgx-a100'), (16, 'dgx-h100'), (16, 'dgx-a100')]"
+cp stdout.txt pernode.txt
+sed -e 's/nodes: 2/nodes: 2\n  gpus_per_node: 4/' -e '/^layout:/,$d' "$llama" >four.yaml
+expect 0 "$mw" plan four.yaml --json
+json "o['plans'][0]['step_time_s'] == json.load(open('pernode.txt'))['rows'][0]['step_time_s']"
+expect 3 "$mw" sweep "$llama" --vary gpus_per_node=9
 # Two jobs on one budget.
 expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
 expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json
