@@ -243,7 +243,7 @@ static enum mw_status check_states(struct mw_node *root,
 {
     const struct mw_optimizer *o = &w->optimizer;
     struct mw_node *node = mw_node_get(root, "workload");
-    const char *name = mw_optimizer_name((int)o->kind);
+    const char *name = mw_optimizer_name(o->kind);
 
     if (o->main != MW_MAIN_FP32 &&
         (w->dtype == MW_FP32 || w->dtype == MW_TF32)) {
