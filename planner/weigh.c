@@ -160,12 +160,15 @@ static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
                              struct mw_fast_bound *bound)
 {
     const struct search *s = w->s;
+    bool is_even = !can_partition(w, layout);
 
-    if (mw_fast_bound(w->fast, layout, NULL, bound, NULL) != MW_OK) {
+    if (mw_fast_bound_within(w->fast, layout, NULL,
+                             is_even ? s->usable_bytes : HUGE_VAL, bound,
+                             NULL) != MW_OK) {
         mw_tally_add(w->tally, "schedule", 1, layout, 0, 0);
         return true;
     }
-    if (can_partition(w, layout)) {
+    if (!is_even) {
         return false;
     }
     if (bound->least_bytes > s->usable_bytes) {

@@ -97,6 +97,12 @@ bool mw_optimizer_is_muon_matrix(const struct mw_optimizer *o,
            strcmp(p->name, "head.weight") != 0;
 }
 
+bool mw_optimizer_is_uniform(const struct mw_optimizer *o)
+{
+    return o->kind == MW_OPTIMIZER_ADAMW || o->kind == MW_OPTIMIZER_SGD ||
+           o->kind == MW_OPTIMIZER_MOMENTUM;
+}
+
 double mw_optimizer_more_bytes(const struct mw_optimizer *o,
                                const struct mw_param *shard)
 {

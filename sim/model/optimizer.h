@@ -53,6 +53,9 @@ bool mw_optimizer_has_exp_avg_sq(const struct mw_optimizer *o);
 bool mw_optimizer_has_main(const struct mw_optimizer *o, enum mw_dtype dtype);
 /* Bytes of state per element of a large matrix, main copy included. */
 double mw_optimizer_bytes(const struct mw_optimizer *o, enum mw_dtype dtype);
+/* Has every element of every tensor the same state (no block scales, factors
+ * or matrices treated apart)? Then the next is 0. */
+bool mw_optimizer_is_uniform(const struct mw_optimizer *o);
 /* What all of a tensor's state has beyond that (less: negative), of the shape
  * that a rank holds (mw_param_shard_of). */
 double mw_optimizer_more_bytes(const struct mw_optimizer *o,

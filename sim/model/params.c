@@ -242,29 +242,45 @@ static int64_t share(int64_t n, int64_t ways)
     return (n + ways - 1) / ways;
 }
 
-struct mw_param mw_param_shard_of(const struct mw_param *p,
+/* What a rank holds of a tensor. */
+struct part {
+    int64_t n_copies, rows, cols;
+};
+
+static inline struct part part_of(const struct mw_param *p,
                                   const struct mw_layout *layout)
 {
     bool is_expert = p->shard == MW_SHARD_EXPERT;
     enum mw_shard axis = is_expert ? p->expert_shard : p->shard;
     int64_t ways = is_expert ? layout->etp : layout->tp;
-    struct mw_param shard = *p;
 
     if (p->max_ways > 0 && ways > p->max_ways) {
         ways = p->max_ways;
     }
-    shard.n_copies = is_expert ? share(p->n_copies, layout->ep) : p->n_copies;
-    shard.rows = axis == MW_SHARD_ROWS ? share(p->rows, ways) : p->rows;
-    shard.cols = axis == MW_SHARD_COLS ? share(p->cols, ways) : p->cols;
+    return (struct part){
+        is_expert ? share(p->n_copies, layout->ep) : p->n_copies,
+        axis == MW_SHARD_ROWS ? share(p->rows, ways) : p->rows,
+        axis == MW_SHARD_COLS ? share(p->cols, ways) : p->cols};
+}
+
+struct mw_param mw_param_shard_of(const struct mw_param *p,
+                                  const struct mw_layout *layout)
+{
+    struct part part = part_of(p, layout);
+    struct mw_param shard = *p;
+
+    shard.n_copies = part.n_copies;
+    shard.rows = part.rows;
+    shard.cols = part.cols;
     return shard;
 }
 
 int64_t mw_param_shard_count(const struct mw_param *p,
                              const struct mw_layout *layout)
 {
-    struct mw_param shard = mw_param_shard_of(p, layout);
+    struct part part = part_of(p, layout);
 
-    return mw_param_count(&shard);
+    return part.n_copies * p->outer * part.rows * part.cols;
 }
 
 static int64_t count(const struct mw_model *model, bool only_active)

@@ -62,6 +62,13 @@ struct mw_fast_bound {
 enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
                              const int *layers, struct mw_fast_bound *out,
                              struct mw_err *err);
+/* The same; when even least_bytes is beyond limit_bytes, that alone: the times
+ * stay 0. */
+enum mw_status mw_fast_bound_within(struct mw_fast *f,
+                                    const struct mw_layout *layout,
+                                    const int *layers, double limit_bytes,
+                                    struct mw_fast_bound *out,
+                                    struct mw_err *err);
 /*
  * Peak memory of the fullest device under the schedule's list: equal to the
  * simulator's when all chunks have the same layers, never above it. layers as

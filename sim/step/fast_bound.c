@@ -235,6 +235,15 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
                              const int *layers, struct mw_fast_bound *out,
                              struct mw_err *err)
 {
+    return mw_fast_bound_within(f, layout, layers, HUGE_VAL, out, err);
+}
+
+enum mw_status mw_fast_bound_within(struct mw_fast *f,
+                                    const struct mw_layout *layout,
+                                    const int *layers, double limit_bytes,
+                                    struct mw_fast_bound *out,
+                                    struct mw_err *err)
+{
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
     const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, false);
     int n = layout->pp * layout->vpp;
@@ -246,13 +255,16 @@ enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }
+    *out = (struct mw_fast_bound){0};
     mw_fast_fill_stages(f, p, layers, true);
+    out->least_bytes = peak_bytes(f, p, shape, NULL);
+    if (out->least_bytes > limit_bytes) {
+        return MW_OK;
+    }
     double *before = mw_calloc(2 * (size_t)n, sizeof *before);
 
-    *out = (struct mw_fast_bound){0};
     bound_time(f, p, shape, before, out);
     mw_free(before);
-    out->least_bytes = peak_bytes(f, p, shape, NULL);
     return MW_OK;
 }
 

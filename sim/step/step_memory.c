@@ -27,7 +27,7 @@ double mw_vstage_activation_bytes(const struct mw_step_price *p,
     for (int unit = 0; unit < p->n_kinds; unit++) {
         sum += n_units[unit] * p->size[unit].activation_bytes;
     }
-    if (p->layout->pp > 1) {
+    if (p->layout->pp > 1 && habit->pp_kept + habit->pp_sent > 0) {
         bool sends = n_units[MW_UNIT_HEAD] == 0;
 
         sum += ((sends ? 2 : 1) * habit->pp_kept + sends * habit->pp_sent) *
@@ -169,13 +169,16 @@ static struct moment fullest_moment(const struct mw_step_price *p,
     for (int unit = 0; unit < p->n_kinds; unit++) {
         const struct mw_unit_size *size = &p->size[unit];
 
+        if (n_units[unit] == 0) {
+            continue;
+        }
         double bytes = size->transient_bytes + size->spread_bytes +
                        gathered_bytes(p, n_units, unit) +
                        whole_grad_bytes(p, unit) - gone[unit];
 
-        if (n_units[unit] > 0 && unit == MW_UNIT_EMBEDDING) {
+        if (unit == MW_UNIT_EMBEDDING) {
             embedding = bytes;
-        } else if (n_units[unit] > 0) {
+        } else {
             take_later(&most, bytes, size->transient_at);
         }
     }
@@ -331,14 +334,17 @@ static double reserved_bytes(const struct mw_step_price *p,
 {
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     bool has_vocab = n_units[MW_UNIT_EMBEDDING] + n_units[MW_UNIT_HEAD] > 0;
-    double vocab =
-        has_vocab ? habit->reserve_vocab_bytes * mw_step_tied_params(p) : 0;
+    double vocab = has_vocab && habit->reserve_vocab_bytes > 0
+                       ? habit->reserve_vocab_bytes * mw_step_tied_params(p)
+                       : 0;
     double own = fmin(most->embedding_bytes, vocab) + most->update_bytes;
     double needed =
         (m->total_bytes - m->overhead_bytes - own) * habit->reserve_factor +
         (m->activation_bytes + m->temporary_bytes - own) *
             habit->reserve_moving +
-        (p->layout->pp > 1 ? habit->reserve_pass * pass_bytes(p, n_units) : 0) +
+        (p->layout->pp > 1 && habit->reserve_pass > 0
+             ? habit->reserve_pass * pass_bytes(p, n_units)
+             : 0) +
         vocab;
     double room = mw_step_capacity_bytes(p->scenario, p->ctx) -
                   m->overhead_bytes - needed;

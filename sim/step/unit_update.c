@@ -85,6 +85,10 @@ void mw_step_count_update(const struct mw_step_price *p,
                           struct mw_unit_size *size)
 {
     const struct mw_optimizer *o = &p->scenario->workload.optimizer;
+
+    if (mw_optimizer_is_uniform(o)) {
+        return;
+    }
     struct mw_param shard = mw_param_shard_of(param, p->layout);
 
     *(param->shard == MW_SHARD_EXPERT ? &size->expert_state_bytes
@@ -108,6 +112,9 @@ struct mw_step_update mw_step_update_of(const struct mw_step_price *p,
     const struct mw_optimizer *o = &p->scenario->workload.optimizer;
     double bytes[2] = {0, 0}, muon_s[2] = {0, 0}, longest_s = 0;
 
+    if (mw_optimizer_is_uniform(o)) {
+        return (struct mw_step_update){0, 0};
+    }
     for (int unit = 0; unit < p->n_kinds; unit++) {
         const struct mw_unit_size *size = &p->size[unit];
         double n = n_units[unit];
