@@ -444,6 +444,20 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     return st;
 }
 
+/* A plan file names the scenario that it is of; a scenario has no such key. */
+static enum mw_status refuse_plan(struct mw_node *root, struct mw_err *err)
+{
+    struct mw_node *of = mw_node_kind(root) == MW_NODE_MAP
+                             ? mw_node_get(root, "scenario_hash")
+                             : NULL;
+
+    return of == NULL ? MW_OK
+                      : mw_node_fail(of, err,
+                                     "this is a plan, where a scenario is "
+                                     "wanted; give its scenario, and the plan "
+                                     "with --plan");
+}
+
 /* Reads a parsed document and frees it. */
 static enum mw_status read_document(struct mw_yaml *doc, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
@@ -452,7 +466,10 @@ static enum mw_status read_document(struct mw_yaml *doc, const char *path,
     enum mw_status st;
 
     mw_arena_init(&s.arena);
-    st = read_scenario(mw_yaml_root(doc), path, &s, err);
+    st = refuse_plan(mw_yaml_root(doc), err);
+    if (st == MW_OK) {
+        st = read_scenario(mw_yaml_root(doc), path, &s, err);
+    }
     mw_yaml_free(doc);
     if (st != MW_OK) {
         mw_arena_release(&s.arena);

@@ -94,6 +94,7 @@ plan_fails quote.yaml 'quote\.yaml:[0-9]+:[0-9]+: '
 
 # --- plans
 expect 0 "$mw" plan "$small" --fix tp=1,pp=2,dp=4 -o good-plan.yaml --order
+plan_fails good-plan.yaml "good-plan\.yaml:[0-9]+:[0-9]+: this is a plan, where a scenario is wanted"
 cp good-plan.yaml plan-of-another.yaml
 expect 3 "$mw" sim "$good" --plan plan-of-another.yaml
 first_line '^meshwright: plan-of-another\.yaml:[0-9]+:[0-9]+: .*scenario'
