@@ -24,10 +24,12 @@ static bool is_allowed(const struct deadline *d, int n_nodes,
                        double step_time_s)
 {
     struct mw_cost_ctx part = *d->ctx; /* sizes alone matter here */
+    struct mw_sim_job_args args = d->a->job;
     struct mw_sim_job job;
 
     part.n_nodes = n_nodes;
-    return mw_sim_job_make(&d->a->job, d->scenario, &part, step_time_s, &job,
+    args.expected_only = true;
+    return mw_sim_job_make(&args, d->scenario, &part, step_time_s, &job,
                            NULL) == MW_OK &&
            (!(d->a->within_s > 0) || job.job.wall_s <= d->a->within_s) &&
            (!(d->a->cap_usd > 0) || job.usd_low <= d->a->cap_usd);
@@ -38,7 +40,7 @@ static bool is_allowed(const struct deadline *d, int n_nodes,
  * millionth of what a job without failures could take; 0: none. */
 static double max_step_s(const void *deadline, int n_nodes)
 {
-    enum { HALVINGS = 20 }; /* each a whole job, failures simulated */
+    enum { HALVINGS = 20 }; /* each a whole job, failures expected */
     const struct deadline *d = deadline;
     const struct mw_workload *w = &d->scenario->workload;
     double n_steps =

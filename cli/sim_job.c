@@ -217,7 +217,8 @@ static enum mw_status make_spec(const struct mw_sim_job_args *a,
         .restart_s = constant(ctx->db, "job_restart_s", &s, err),
         .repair_s = constant(ctx->db, "job_repair_s", &s, err),
         .interval_s = a->interval_s,
-        .seed = w->seed};
+        .seed = w->seed,
+        .expected_only = a->expected_only};
     if (!isnan(a->failures_per_1000_node_days)) {
         out->node_failures_per_day = a->failures_per_1000_node_days / 1000;
     }

@@ -15,6 +15,7 @@
 struct mw_sim_job_args {
     double tokens, failures_per_1000_node_days, restart_s, interval_s;
     double storage_Bps, usd_per_gpu_hour;
+    bool expected_only; /* no failures simulated (mw_job_spec) */
 };
 /* A child parser; its input is a mw_sim_job_args, set by mw_sim_job_default. */
 extern const struct argp mw_sim_job_argp;

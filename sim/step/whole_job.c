@@ -187,7 +187,9 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
         return;
     }
     with_failures(spec, out);
-    simulate(spec, out);
+    if (!spec->expected_only) {
+        simulate(spec, out);
+    }
     out->spares = poisson_p99(failures_per_s * spec->repair_s);
     if (out->spares > spec->n_nodes) {
         out->spares = spec->n_nodes;

@@ -16,6 +16,7 @@
 #ifndef MW_SIM_STEP_WHOLE_JOB_H
 #define MW_SIM_STEP_WHOLE_JOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct mw_job_spec {
@@ -28,6 +29,7 @@ struct mw_job_spec {
     double repair_s;   /* until a failed node is back */
     double interval_s; /* work between checkpoints; 0: Daly's best */
     uint64_t seed;
+    bool expected_only; /* simulate no failures: what is simulated stays 0 */
 };
 
 struct mw_job {
