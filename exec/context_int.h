@@ -55,6 +55,12 @@ struct mw_meeting {
 };
 struct mw_meeting mw_context_meet(const struct mw_exec *ex, int queries,
                                   int keys);
+/* Whose block is here in a step of a ring. */
+static inline int mw_context_visitor(const struct mw_exec *ex, int step)
+{
+    int n = ex->cp_set.n_sets;
+    return (ex->cp_set.index - step + n) % n;
+}
 /* n elements of piece `which` of cp_mem go to the next set; those of the one
  * before come, by way of piece which + 1. */
 enum mw_status mw_context_pass_on(struct mw_exec *ex, int which, size_t n,

@@ -44,12 +44,6 @@ static size_t block_elems(const struct mw_exec *ex)
     return 2 * q_elems(ex) + 2 * row_elems(ex);
 }
 
-static int visitor_at(const struct mw_exec *ex, int step)
-{
-    int n = ex->cp_set.n_sets;
-    return (ex->cp_set.index - step + n) % n;
-}
-
 static void copy_q(struct mw_exec *ex, void *block, const void *q, int ld,
                    bool is_out)
 {
@@ -89,7 +83,7 @@ static float *part_of(const struct mw_exec *ex, int which, int set)
 static void step_forward(struct mw_exec *ex, const struct mw_dev_attention *a,
                          int step)
 {
-    int visitor = visitor_at(ex, step);
+    int visitor = mw_context_visitor(ex, step);
     const struct mw_meeting m = mw_context_meet(ex, visitor, ex->cp_set.index);
     const struct mw_dev_queries own = {
         .first = m.first, .n = m.n_queries, .ld_lse = ex->cp_set.rows};
@@ -156,7 +150,7 @@ enum mw_status mw_query_forward(struct mw_exec *ex,
     ops->copy(ex->dev, a->out, own, q_elems(ex) * sizeof *own);
     ops->copy(ex->dev, a->lse, own + q_elems(ex), row_elems(ex) * sizeof *own);
     for (int i = 1; i < d->n_sets; i++) {
-        merge_part(ex, a, visitor_at(ex, i));
+        merge_part(ex, a, mw_context_visitor(ex, i));
     }
     return MW_OK;
 }
@@ -192,7 +186,7 @@ static void step_backward(struct mw_exec *ex, const struct mw_dev_attention *a,
 {
     const struct mw_cp_set *d = &ex->cp_set;
     const struct mw_meeting m =
-        mw_context_meet(ex, visitor_at(ex, step), d->index);
+        mw_context_meet(ex, mw_context_visitor(ex, step), d->index);
     struct block b = block_of(ex);
     for (int s = 0; s < ex->dims.n_seqs; s++) {
         struct mw_dev_attention one = arguments(ex, a, &m, s);

@@ -60,12 +60,6 @@ static struct mw_dev_attention arguments(const struct mw_exec *ex,
     return one;
 }
 
-static int visitor_at(const struct mw_exec *ex, int step)
-{
-    int n = ex->cp_set.n_sets;
-    return (ex->cp_set.index - step + n) % n;
-}
-
 static void merge(struct mw_exec *ex, const struct mw_dev_attention *whole,
                   const struct mw_dev_attention *part, int rows)
 {
@@ -85,7 +79,7 @@ static void step_forward(struct mw_exec *ex, const struct mw_dev_attention *a,
                          int step)
 {
     const struct mw_meeting m =
-        mw_context_meet(ex, ex->cp_set.index, visitor_at(ex, step));
+        mw_context_meet(ex, ex->cp_set.index, mw_context_visitor(ex, step));
     const struct mw_dev_queries own = {
         .first = m.first, .n = m.n_queries, .ld_lse = ex->cp_set.rows};
     struct mw_dev_attention into = *a;
@@ -107,7 +101,7 @@ static void step_backward(struct mw_exec *ex, const struct mw_dev_attention *a,
                           int step)
 {
     const struct mw_meeting m =
-        mw_context_meet(ex, ex->cp_set.index, visitor_at(ex, step));
+        mw_context_meet(ex, ex->cp_set.index, mw_context_visitor(ex, step));
     const struct mw_dev_queries own = {.first = m.first,
                                        .n = m.n_queries,
                                        .ld_lse = ex->cp_set.rows,
