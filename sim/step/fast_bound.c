@@ -31,6 +31,7 @@ static void make_room(struct mw_fast *f, int n)
     frame->vstage = mw_realloc(frame->vstage, (size_t)n, sizeof *frame->vstage);
     frame->tail = mw_realloc(frame->tail, (size_t)n, sizeof *frame->tail);
     frame->units = mw_realloc(frame->units, (size_t)n, sizeof *frame->units);
+    f->before = mw_realloc(f->before, 2 * (size_t)n, sizeof *f->before);
     f->room_virtual = n;
 }
 
@@ -168,10 +169,11 @@ static void prefix_sums(const struct mw_fast *f, int n, bool early,
 }
 
 static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
-                       const struct mw_fast_shape *shape, double *before,
+                       const struct mw_fast_shape *shape,
                        struct mw_fast_bound *out)
 {
     int n = p->layout->pp * p->layout->vpp;
+    double *before = f->before;
     int m = mw_microbatches(p->layout, &f->scenario->workload);
     bool early = mw_step_sends_early(p, shape->is_split);
     int units[MW_UNIT_COUNT], last_units[MW_UNIT_COUNT] = {-1};
@@ -246,7 +248,6 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
 {
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
     const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, false);
-    int n = layout->pp * layout->vpp;
     enum mw_status status = mw_step_check_features(layout, f->ctx, err);
 
     if (status != MW_OK) {
@@ -261,10 +262,7 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
     if (out->least_bytes > limit_bytes) {
         return MW_OK;
     }
-    double *before = mw_calloc(2 * (size_t)n, sizeof *before);
-
-    bound_time(f, p, shape, before, out);
-    mw_free(before);
+    bound_time(f, p, shape, out);
     return MW_OK;
 }
 

@@ -52,6 +52,7 @@ struct mw_fast {
      * room_virtual stages. */
     struct mw_step_frame frame;
     int room_virtual;
+    double *before; /* scratch of the bound: two numbers a virtual stage */
     struct mw_layout layout; /* that frame.price.layout points to */
     bool has_price;
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */

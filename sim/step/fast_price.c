@@ -43,6 +43,7 @@ void mw_fast_free(struct mw_fast *f)
     mw_free(f->frame.vstage);
     mw_free(f->frame.tail);
     mw_free(f->frame.units);
+    mw_free(f->before);
     mw_fast_shapes_free(f);
     mw_free(f);
 }

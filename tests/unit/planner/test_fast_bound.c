@@ -151,6 +151,37 @@ static void test_ends_without_layers(void **state)
     close_world(&w);
 }
 
+/* Within a limit the bound is the bound; beyond it the memory alone. */
+static void test_within_memory(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_fast_bound bound, within, beyond;
+    struct mw_layout layout;
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    mw_layout_default(&layout);
+    layout.pp = 4;
+    layout.dp = 4;
+    assert_int_equal(mw_fast_bound(f, &layout, NULL, &bound, NULL), MW_OK);
+    assert_int_equal(mw_fast_bound_within(f, &layout, NULL, bound.least_bytes,
+                                          &within, NULL),
+                     MW_OK);
+    assert_int_equal(mw_fast_bound_within(f, &layout, NULL,
+                                          0.999 * bound.least_bytes, &beyond,
+                                          NULL),
+                     MW_OK);
+    assert_true(bound.time_s > 0);
+    mw_assert_near(within.time_s, bound.time_s, 0, 0);
+    mw_assert_near(within.least_bytes, bound.least_bytes, 0, 0);
+    mw_assert_near(beyond.least_bytes, bound.least_bytes, 0, 0);
+    assert_true(beyond.time_s == 0 && beyond.work_s == 0);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
 /* One device: no waiting at all, so the bound is the time. */
 static void test_one_stage_is_exact(void **state)
 {
@@ -263,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_never_above_dense),
         cmocka_unit_test(test_never_above_rare),
         cmocka_unit_test(test_ends_without_layers),
+        cmocka_unit_test(test_within_memory),
         cmocka_unit_test(test_one_stage_is_exact),
         cmocka_unit_test(test_prices_are_shared),
         cmocka_unit_test(test_memory_rows),
