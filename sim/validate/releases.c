@@ -84,9 +84,7 @@ static bool is_later(const struct mw_measured *x, const struct mw_measured *y)
     return false;
 }
 
-/* The newest release of row i's run that is later than row i's own, the first
- * of several in the file; n when there is none. */
-static size_t newest_of(const struct mw_measured *all, size_t n, size_t i)
+size_t mw_case_newest_release(const struct mw_measured *all, size_t n, size_t i)
 {
     size_t newest = i;
 
@@ -99,11 +97,6 @@ static size_t newest_of(const struct mw_measured *all, size_t n, size_t i)
         }
     }
     return newest == i ? n : newest;
-}
-
-bool mw_case_is_superseded(const struct mw_measured *all, size_t n, size_t i)
-{
-    return newest_of(all, n, i) < n;
 }
 
 /* Step time of a over that of b, by the first column that both print; 0 when
@@ -145,14 +138,14 @@ static bool same_layout(const struct mw_measured *a,
 }
 
 void mw_validate_note_release(struct mw_validate *v, const char *file,
-                              const struct mw_measured *all, size_t n, size_t i)
+                              const struct mw_measured *older,
+                              const struct mw_measured *newest)
 {
-    size_t newest = newest_of(all, n, i);
-    double ratio = newest < n ? time_ratio(&all[i], &all[newest]) : 0;
+    double ratio = time_ratio(older, newest);
 
     if (ratio > 0) {
         struct mw_release_pair pair = {file, fabs(ratio - 1),
-                                       same_layout(&all[i], &all[newest])};
+                                       same_layout(older, newest)};
 
         mw_array_push(&v->releases, pair);
     }

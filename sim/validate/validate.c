@@ -307,7 +307,8 @@ static bool is_spare(const struct mw_measured *all, size_t n, size_t i)
 }
 
 static void predict(struct mw_validate *v, const struct mw_measured *all,
-                    size_t n_all, size_t i, struct mw_validate_row *out)
+                    size_t n_all, size_t i, bool is_superseded,
+                    struct mw_validate_row *out)
 {
     struct mw_case *c = mw_arena_alloc(&v->arena, 1, sizeof *c);
 
@@ -326,7 +327,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         mw_case_skip(c, "another row stands for its (hidden, tp, pp, "
                         "micro-batch) cell");
     }
-    if (mw_case_is_superseded(all, n_all, i)) {
+    if (is_superseded) {
         mw_case_skip(c, "the file has the same run with a newer release");
     }
     if (c->skipped == NULL) {
@@ -405,7 +406,13 @@ static void add_row(struct mw_validate *v, const struct mw_csv *csv,
                                  r->model, gpu, r->dtype, r->framework),
         .tokens_per_gpu = r->gpus > 0 ? r->seq * r->global_batch / r->gpus : 0};
 
-    predict(v, all, csv->n_rows, i, &row);
+    size_t newest = mw_case_newest_release(all, csv->n_rows, i);
+    bool is_superseded = newest < csv->n_rows;
+
+    if (is_superseded) {
+        mw_validate_note_release(v, csv->file, r, &all[newest]);
+    }
+    predict(v, all, csv->n_rows, i, is_superseded, &row);
     mw_array_push(&v->rows, row);
 }
 
@@ -446,7 +453,6 @@ enum mw_status mw_validate_add(struct mw_validate *v, const char *path,
     for (size_t i = 0; status == MW_OK && i < csv.n_rows; i++) {
         if (is_wanted(v, &((const struct mw_measured *)rows)[i])) {
             add_row(v, &csv, rows, i);
-            mw_validate_note_release(v, csv.file, rows, csv.n_rows, i);
         }
     }
     mw_validate_mark_noisy(v, first);

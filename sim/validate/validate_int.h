@@ -64,12 +64,14 @@ bool mw_case_is_composed(const struct mw_measured *r);
 /* Megatron-Core and what is built on it, since 2024. */
 bool mw_case_is_core(const struct mw_measured *r);
 
-/* releases.c: has the file the same run with a newer release? If so, the
- * second notes in v->releases how far the two times lie apart. */
-bool mw_case_is_superseded(const struct mw_measured *all, size_t n, size_t i);
-void mw_validate_note_release(struct mw_validate *v, const char *file,
-                              const struct mw_measured *all, size_t n,
+/* releases.c: the newest release of row i's run that is later than row i's
+ * own, the first of several in the file; n when there is none. The second notes
+ * in v->releases how far the two times lie apart. */
+size_t mw_case_newest_release(const struct mw_measured *all, size_t n,
                               size_t i);
+void mw_validate_note_release(struct mw_validate *v, const char *file,
+                              const struct mw_measured *older,
+                              const struct mw_measured *newest);
 
 /* case_model.c, case_layout.c, case_machine.c: each fills its part or sets
  * skipped. */
