@@ -3,7 +3,7 @@
  * parameter count, activations against the layer's own figures, tied
  * embeddings, and the fast form against the walk over the list.
  */
-#include "memory_bench.h"
+#include "two_node_bench.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * optimizer's step, segments and places of the caching allocator, each in
  * closed form.
  */
-#include "memory_bench.h"
+#include "two_node_bench.h"
 
 #include <math.h>
 

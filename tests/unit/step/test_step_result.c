@@ -2,39 +2,11 @@
  * Figures of a step: breakdown sums, FLOPs conserved, monotone in the
  * machine, the same twice, errors.
  */
-#include "mw_test.h"
+#include "two_node_bench.h"
 
-#include "step_fixture.h"
 #include "step_units.h"
 
 #include <math.h>
-
-struct bench {
-    struct mw_hwdb *db;
-    struct mw_scenario scenario;
-    struct mw_cost_ctx ctx;
-};
-
-static int setup(void **state)
-{
-    struct bench *b = mw_calloc(1, sizeof *b);
-
-    b->db = step_hwdb();
-    step_scenario(&b->scenario, "dgx-a100", 2, 64, "bf16");
-    step_ctx(&b->ctx, b->db, &b->scenario);
-    *state = b;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct bench *b = *state;
-
-    mw_scenario_release(&b->scenario);
-    mw_hwdb_free(b->db);
-    mw_free(b);
-    return 0;
-}
 
 /* tp 2 (sp), pp 2, dp 4: something of every kind. */
 static struct mw_layout mixed(void)

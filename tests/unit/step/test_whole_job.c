@@ -109,6 +109,23 @@ static void simulation_meets_the_formula(void **state)
     }
 }
 
+/* What is expected, and nothing that only a simulation says. */
+static void expected_alone(void **state)
+{
+    (void)state;
+    struct mw_job_spec s = big_job();
+    struct mw_job whole, alone;
+
+    mw_job_predict(&s, &whole);
+    s.expected_only = true;
+    mw_job_predict(&s, &alone);
+    mw_assert_near(alone.wall_s, whole.wall_s, 0, 0);
+    mw_assert_near(alone.goodput, whole.goodput, 0, 0);
+    assert_int_equal(alone.spares, whole.spares);
+    assert_true(whole.simulated_goodput > 0 && whole.wall_p90_s > 0);
+    assert_true(alone.simulated_goodput == 0 && alone.wall_p90_s == 0);
+}
+
 static void without_failures(void **state)
 {
     (void)state;
@@ -173,6 +190,7 @@ int main(void)
         cmocka_unit_test(intervals),
         cmocka_unit_test(daly_is_best),
         cmocka_unit_test(simulation_meets_the_formula),
+        cmocka_unit_test(expected_alone),
         cmocka_unit_test(without_failures),
         cmocka_unit_test(spares),
         cmocka_unit_test(least_energy),

@@ -1,9 +1,9 @@
 /*
- * What the tests of a stage's memory share: a small GPT on two DGX A100 as each
- * test's state, and the memory of a layout of it.
+ * A small GPT on two DGX A100 as each test's state, and the memory of a layout
+ * of it.
  */
-#ifndef MW_TESTS_MEMORY_BENCH_H
-#define MW_TESTS_MEMORY_BENCH_H
+#ifndef MW_TESTS_TWO_NODE_BENCH_H
+#define MW_TESTS_TWO_NODE_BENCH_H
 
 #include "mw_test.h"
 
@@ -15,7 +15,7 @@ struct bench {
     struct mw_cost_ctx ctx;
 };
 
-static int setup(void **state)
+static inline int setup(void **state)
 {
     struct bench *b = mw_calloc(1, sizeof *b);
 
@@ -26,7 +26,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static inline int teardown(void **state)
 {
     struct bench *b = *state;
 
@@ -36,8 +36,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct mw_step_result memory_of(const struct bench *b,
-                                       const struct mw_layout *l)
+static inline struct mw_step_result memory_of(const struct bench *b,
+                                              const struct mw_layout *l)
 {
     struct mw_step_opts opts = {.memory_only = true};
     struct mw_step_result r;
