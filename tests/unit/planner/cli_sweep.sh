@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# sweep from the command line: rows, resuming, shards, curves, axes, jobs that
+# share a budget, bad input.
+. "${MW_SOURCE:?}/tests/cli/lib.sh"
+mw=${MESHWRIGHT:?}
+command -v python3 >/dev/null || exit 77
+gpt=$MW_SOURCE/scenarios/gpt3-175b-8xdgx-a100.yaml
+llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
+
+# Sweeps: rows, resuming, shards, merging.
+expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json --price 2 --tokens 1e12
+json "o['points'] == 3 and [r['feasible'] for r in o['rows']] == [False, True, True]"
+json "[r['global_batch'] for r in o['rows']] == [8, 64, 128]"
+json "abs(o['rows'][1]['usd'] / (2 * o['rows'][1]['gpu_hours_per_ttoken']) - 1) < 1e-9"
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --tokens 1e10 --within 10 --json
+json "o['fewest_gpus_in_time'] == min([r['gpus'] for r in o['rows'] if r['train_s'] <= 864000])"
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16 --tokens 1e15 --within 1 --json
+json "o['fewest_gpus_in_time'] is None"
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --within 10
+cp s.csv before.csv
+expect 0 "$mw" sweep "$gpt" --vary nodes=1,8,16 --preset weak --csv s.csv --json
+cmp -s s.csv before.csv || fail "a resumed sweep changed its rows"
+axes="--vary nodes=8,16 --vary net=0.5,1"
+expect 0 "$mw" sweep "$gpt" $axes --csv whole.csv --json
+expect 0 "$mw" sweep "$gpt" $axes --shard 1/2 --csv a.csv --json
+json "o['points'] == 2"
+expect 1 "$mw" sweep "$gpt" $axes --merge a.csv --csv m.csv
+SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=2 \
+    "$mw" sweep "$gpt" $axes --shard auto --csv b.csv >/dev/null || fail "shard auto"
+expect 0 "$mw" sweep "$gpt" $axes --merge a.csv --merge b.csv --csv m.csv
+cmp -s m.csv whole.csv || fail "merged shards differ from the whole"
+# Curves: what they need is said before any search.
+if command -v gnuplot >/dev/null; then
+    for curve in rate efficiency days cost; do
+        expect 0 "$mw" sweep "$gpt" --vary nodes=8,16 --csv curve.csv --tokens 1e12 --price 2 --plot $curve.svg --curve $curve
+    done
+    grep -q 'scaling efficiency' efficiency.svg || fail "no axis of efficiency"
+    grep -q 'days to train' days.svg || fail "no axis of days"
+    grep -q 'US dollars to train' cost.svg || fail "no axis of cost"
+fi
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve speed
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve days
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve cost --tokens 1e12
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --curve rate --curve days --tokens 1e12
+# GPUs used of a node: the scenario that says so, whichever axis comes first.
+expect 0 "$mw" sweep "$llama" --vary gpus_per_node=4,8 --vary system=dgx-h100,dgx-a100 --csv pernode.csv --json
+json "[(r['gpus'], r['system']) for r in o['rows']] == [(8, 'dgx-h100'), (8, 'dgx-a100'), (16, 'dgx-h100'), (16, 'dgx-a100')]"
+cp stdout.txt pernode.txt
+sed -e 's/nodes: 2/nodes: 2\n  gpus_per_node: 4/' -e '/^layout:/,$d' "$llama" >four.yaml
+expect 0 "$mw" plan four.yaml --json
+json "o['plans'][0]['step_time_s'] == json.load(open('pernode.txt'))['rows'][0]['step_time_s']"
+expect 3 "$mw" sweep "$llama" --vary gpus_per_node=9
+# Two jobs on one budget.
+expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
+expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json
+expect 0 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --json
+json "[j['gpus'] for j in o['jobs']] == [128, 32] and o['proved_optimal']"
+json "o['longest_s'] == max(j['train_s'] for j in o['jobs'])"
+cp stdout.txt plain.txt
+expect 0 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --minimise cost --write-lp share.lp --json
+json "o['usd'] > 0 and o['longest_s'] >= json.load(open('plain.txt'))['longest_s']"
+grep -q Subject share.lp || fail "no program was written"
+expect 1 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --cap 1
+expect 1 "$mw" sweep --share dgx-a100=128,dgx-h100=64 --merge one.csv --merge two.csv --tokens 1e11 --kinds 1
+expect 2 "$mw" sweep --share dgx-a100=128 --merge one.csv --minimise money
+expect 1 "$mw" sweep --share dgx-a100=32,dgx-h100=64 --merge one.csv --merge two.csv
+expect 2 "$mw" sweep --share dgx-a100=32
+expect 2 "$mw" sweep --share dgx-a100 --merge one.csv
+expect 2 "$mw" sweep --share dgx-a100=32,dgx-a100=64 --merge one.csv
+first_line "dgx-a100 is given twice"
+expect 2 "$mw" sweep
+for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5"; do
+    expect 2 "$mw" sweep "$gpt" --vary "$bad"
+done
+expect 2 "$mw" sweep "$gpt" --vary nodes=8 --shard 3/2
+expect 3 "$mw" sweep "$gpt" --vary system=dgx-9000
+expect 3 "$mw" sweep "$gpt" --vary model=gpt9
+finish
