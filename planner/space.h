@@ -52,13 +52,31 @@ struct mw_space {
     int modules[MW_SPACE_MODULES], n_modules; /* of selective recomputation */
     enum mw_grad_compression compression[3];
     int n_compressions;
-    struct mw_int_list graphs; /* scopes of CUDA graphs, the same */
+    struct mw_int_list graphs;  /* scopes of CUDA graphs, the same */
     struct mw_int_list buckets; /* sizes to enumerate where none is fixed */
     /* Parts in the host's memory: of optimizer, weights, activations. */
     double offload[MW_SPACE_OFFLOADS][3];
     int n_offloads;
 };
 
+/* ---- space_limits.c: what the scenario's limits allow ---------------------
+ */
+/* A value of a list, which allows all when it is empty; a set among sets, as
+ * far as `has` goes (0 among modules is the attention core). */
+bool mw_limits_list_allows(const struct mw_int_list *list, int value);
+bool mw_limits_sets_allow(const struct mw_int_list *sets, int set, int has);
+/* Are there gradients that wait for the end of the step? */
+bool mw_layout_has_buckets(const struct mw_layout *l);
+/* Transfers that a layout has and nothing need hide. */
+int mw_layout_can_show(const struct mw_layout *l);
+/* What the limits list of types, compression, offload and the like. */
+bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l);
+/* Sizes: rule name, or NULL when the limits allow them. */
+const char *mw_space_limit_rule(const struct mw_space *s,
+                                const struct mw_layout *l);
+
+/* ---- the walk -------------------------------------------------------------
+ */
 /* Counts by rule with the nearest miss, of one walk. */
 struct mw_tally_row {
     const char *rule; /* static text */

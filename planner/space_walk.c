@@ -10,99 +10,8 @@
 
 enum { MICRO_BATCH_MAX = 64 };
 
-static bool list_allows(const struct mw_int_list *list, int value)
-{
-    bool is_allowed = list->n == 0;
-
-    for (size_t i = 0; i < list->n; i++) {
-        is_allowed = is_allowed || list->v[i] == value;
-    }
-    return is_allowed;
-}
-
-static bool parts_allow(const struct mw_num_list *list, double part)
-{
-    bool is_allowed = list->n == 0;
-
-    for (size_t i = 0; i < list->n; i++) {
-        is_allowed = is_allowed || !(list->v[i] < part || list->v[i] > part);
-    }
-    return is_allowed;
-}
-
-/* Are there gradients that wait for the end of the step? */
-static bool has_buckets(const struct mw_layout *l)
-{
-    return l->zero <= 1 && l->grad_compression == MW_COMPRESS_NONE &&
-           l->dp * l->cp > 1;
-}
-
-/* Transfers that a layout has and nothing need hide. */
-static int can_show(const struct mw_layout *l)
-{
-    return (l->dp * l->cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
-           (l->tp > 1 ? MW_OVERLAP_TP : 0);
-}
-
-/* Is the set among those listed, as far as `has` goes? 0 among modules is the
- * attention core. */
-static bool sets_allow(const struct mw_int_list *sets, int set, int has)
-{
-    bool is_allowed = sets->n == 0;
-
-    for (size_t i = 0; i < sets->n; i++) {
-        is_allowed = is_allowed || ((sets->v[i] ^ set) & has) == 0;
-    }
-    return is_allowed;
-}
-
 /* ---- one item --------------------------------------------------------------
  */
-/* What the limits list of types, compression and offload. */
-static bool allows_rare(const struct mw_space *s, const struct mw_layout *l)
-{
-    const struct mw_limits *limits = &s->scenario->limits;
-    const struct mw_workload *w = &s->scenario->workload;
-
-    return list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
-           list_allows(&limits->grad_dtype, (int)mw_work_grad_dtype(l, w)) &&
-           list_allows(&limits->grad_compression, (int)l->grad_compression) &&
-           list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
-           (!has_buckets(l) ||
-            list_allows(&limits->bucket_size, l->bucket_size)) &&
-           (l->recompute != MW_RECOMPUTE_SELECTIVE ||
-            sets_allow(&limits->recompute_modules, mw_layout_modules(l), -1)) &&
-           sets_allow(&limits->overlap_off, l->overlap_off, can_show(l)) &&
-           parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
-           parts_allow(&limits->offload_weights, l->offload_weights) &&
-           parts_allow(&limits->offload_activations, l->offload_activations);
-}
-
-/* The scenario's own limits: rule name, or NULL when they allow it. */
-static const char *limit_rule(const struct mw_space *s,
-                              const struct mw_layout *l)
-{
-    const struct mw_limits *limits = &s->scenario->limits;
-    int max_tp = limits->max_tp > 0 ? limits->max_tp : s->ctx->gpus_per_node;
-
-    if (l->tp > max_tp) {
-        return "tp_node";
-    }
-    if (!(s->ctx->gpu->peak_flops[mw_work_dtype(l, &s->scenario->workload)] >
-          0)) {
-        return "dtype_rate";
-    }
-    return list_allows(&limits->tp, l->tp) && list_allows(&limits->pp, l->pp) &&
-                   list_allows(&limits->dp, l->dp) &&
-                   list_allows(&limits->cp, l->cp) &&
-                   list_allows(&limits->ep, l->ep) &&
-                   list_allows(&limits->vpp, l->vpp) &&
-                   list_allows(&limits->micro_batch, l->micro_batch) &&
-                   (l->cp == 1 || list_allows(&limits->cp_inner, l->cp_inner))
-               ? NULL
-               : "limits";
-}
-
 struct walk {
     const struct mw_space *s;
     struct mw_tally *tally;
@@ -159,7 +68,7 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
         drop(w, rule, layout, 1);
         return;
     }
-    if (broken || (w->s->has_lists && !allows_rare(w->s, layout))) {
+    if (broken || (w->s->has_lists && !mw_space_allows_rare(w->s, layout))) {
         drop(w, broken ? broken->id : "limits", layout, 1);
         return;
     }
@@ -270,7 +179,7 @@ static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
     uint64_t n = 0;
 
     layout.bucket_size = fixed > 0 ? fixed : 0;
-    if (fixed >= 0 || !has_buckets(&layout)) {
+    if (fixed >= 0 || !mw_layout_has_buckets(&layout)) {
         return walk_graphs(w, layout, only_count);
     }
     for (size_t i = 0; i < sizes->n; i++) {
@@ -372,7 +281,7 @@ static void walk_chunks(struct walk *w, struct mw_layout layout)
         }
         last_size = size;
         layout.vpp = v;
-        rule = limit_rule(s, &layout);
+        rule = mw_space_limit_rule(s, &layout);
         if (!rule) {
             mw_layout_check(&layout, &s->scenario->model,
                             &s->scenario->workload, s->n_ranks, &rule, NULL);
@@ -449,7 +358,7 @@ static void walk_overlap(struct walk *w, struct mw_layout layout)
     const struct mw_int_list *listed = &w->s->scenario->limits.overlap_off;
     bool is_free = !w->s->ctx->gpu->is_cpu && w->how == MW_WALK_ALL &&
                    (o->free & MW_FREE_OVERLAP) != 0;
-    int has = can_show(&layout);
+    int has = mw_layout_can_show(&layout);
 
     if (o->overlap_off >= 0) {
         layout.overlap_off = o->overlap_off;
@@ -457,8 +366,9 @@ static void walk_overlap(struct walk *w, struct mw_layout layout)
         return;
     }
     for (int off = 0; off <= has; off++) {
-        if ((off & ~has) == 0 && (listed->n > 0 ? sets_allow(listed, off, has)
-                                                : off == 0 || is_free)) {
+        if ((off & ~has) == 0 &&
+            (listed->n > 0 ? mw_limits_sets_allow(listed, off, has)
+                           : off == 0 || is_free)) {
             layout.overlap_off = off;
             walk_chunks(w, layout);
             if (w->how == MW_WALK_SEED) {
@@ -494,7 +404,7 @@ static bool takes_inner(const struct walk *w, const struct mw_layout *l,
     return l->cp % inner == 0 &&
            (inner == 1 || ((is_free || listed->n > 0) && inner < l->cp &&
                            l->cp_form != MW_CP_A2A)) &&
-           (l->cp == 1 || list_allows(listed, inner));
+           (l->cp == 1 || mw_limits_list_allows(listed, inner));
 }
 
 /* Forms of context parallelism, and all-to-alls inside them. */
@@ -549,12 +459,12 @@ const char *mw_space_forbids(const struct mw_space *space,
                              char text[MW_PLAN_TEXT_MAX])
 {
     char buf[MW_PLAN_TEXT_MAX];
-    const char *rule = limit_rule(space, layout);
+    const char *rule = mw_space_limit_rule(space, layout);
     struct mw_err err = {0};
     const struct mw_rule *row;
 
     text = text ? text : buf;
-    if (!rule && !allows_rare(space, layout)) {
+    if (!rule && !mw_space_allows_rare(space, layout)) {
         rule = "limits";
     }
     if (rule && strcmp(rule, "dtype_rate") == 0) {

@@ -1,0 +1,100 @@
+/*
+ * What the scenario's limits allow of a layout: lists of sizes, types, sets and
+ * parts. An empty list allows all; lists say nothing about what a layout does
+ * not have (buckets without gradients that wait, tp's transfers with tp 1).
+ * Frameworks' rules are in legality.c, those of every layout in
+ * sim/model/rules.c.
+ */
+#include "planner/space.h"
+
+bool mw_limits_list_allows(const struct mw_int_list *list, int value)
+{
+    bool is_allowed = list->n == 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        is_allowed = is_allowed || list->v[i] == value;
+    }
+    return is_allowed;
+}
+
+static bool parts_allow(const struct mw_num_list *list, double part)
+{
+    bool is_allowed = list->n == 0;
+
+    for (size_t i = 0; i < list->n; i++) {
+        is_allowed = is_allowed || !(list->v[i] < part || list->v[i] > part);
+    }
+    return is_allowed;
+}
+
+bool mw_layout_has_buckets(const struct mw_layout *l)
+{
+    return l->zero <= 1 && l->grad_compression == MW_COMPRESS_NONE &&
+           l->dp * l->cp > 1;
+}
+
+int mw_layout_can_show(const struct mw_layout *l)
+{
+    return (l->dp * l->cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
+           (l->tp > 1 ? MW_OVERLAP_TP : 0);
+}
+
+bool mw_limits_sets_allow(const struct mw_int_list *sets, int set, int has)
+{
+    bool is_allowed = sets->n == 0;
+
+    for (size_t i = 0; i < sets->n; i++) {
+        is_allowed = is_allowed || ((sets->v[i] ^ set) & has) == 0;
+    }
+    return is_allowed;
+}
+
+bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
+{
+    const struct mw_limits *limits = &s->scenario->limits;
+    const struct mw_workload *w = &s->scenario->workload;
+
+    return mw_limits_list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
+           mw_limits_list_allows(&limits->grad_dtype,
+                                 (int)mw_work_grad_dtype(l, w)) &&
+           mw_limits_list_allows(&limits->grad_compression,
+                                 (int)l->grad_compression) &&
+           mw_limits_list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
+           (!mw_layout_has_buckets(l) ||
+            mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
+           (l->recompute != MW_RECOMPUTE_SELECTIVE ||
+            mw_limits_sets_allow(&limits->recompute_modules,
+                                 mw_layout_modules(l), -1)) &&
+           mw_limits_sets_allow(&limits->overlap_off, l->overlap_off,
+                                mw_layout_can_show(l)) &&
+           parts_allow(&limits->offload_optimizer, l->offload_optimizer) &&
+           parts_allow(&limits->offload_weights, l->offload_weights) &&
+           parts_allow(&limits->offload_activations, l->offload_activations);
+}
+
+const char *mw_space_limit_rule(const struct mw_space *s,
+                                const struct mw_layout *l)
+{
+    const struct mw_limits *limits = &s->scenario->limits;
+    int max_tp = limits->max_tp > 0 ? limits->max_tp : s->ctx->gpus_per_node;
+
+    if (l->tp > max_tp) {
+        return "tp_node";
+    }
+    if (!(s->ctx->gpu->peak_flops[mw_work_dtype(l, &s->scenario->workload)] >
+          0)) {
+        return "dtype_rate";
+    }
+    return mw_limits_list_allows(&limits->tp, l->tp) &&
+                   mw_limits_list_allows(&limits->pp, l->pp) &&
+                   mw_limits_list_allows(&limits->dp, l->dp) &&
+                   mw_limits_list_allows(&limits->cp, l->cp) &&
+                   mw_limits_list_allows(&limits->ep, l->ep) &&
+                   mw_limits_list_allows(&limits->vpp, l->vpp) &&
+                   mw_limits_list_allows(&limits->micro_batch,
+                                         l->micro_batch) &&
+                   (l->cp == 1 ||
+                    mw_limits_list_allows(&limits->cp_inner, l->cp_inner))
+               ? NULL
+               : "limits";
+}
