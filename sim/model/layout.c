@@ -198,7 +198,15 @@ void mw_layout_default(struct mw_layout *layout)
                                  .order = "tp-cp-ep-dp-pp",
                                  .cp_form = MW_CP_GATHER,
                                  .cp_inner = 1,
-                                 .reshard = true};
+                                 .reshard = true,
+                                 .fsdp_unit = 1,
+                                 .fsdp_prefetch = -1};
+}
+
+bool mw_layout_wraps(const struct mw_layout *layout)
+{
+    return layout->zero == 3 &&
+           (layout->fsdp_unit != 1 || layout->fsdp_prefetch >= 0);
 }
 
 int mw_layout_ranks(const struct mw_layout *layout)

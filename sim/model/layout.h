@@ -120,6 +120,8 @@ const char *mw_grad_compression_name(enum mw_grad_compression compression);
 const char *mw_cuda_graph_name(enum mw_cuda_graph graph);    /* "layer" */
 const char *mw_offload_nvme_name(enum mw_offload_nvme nvme); /* "all" */
 
+enum { MW_FSDP_PREFETCH_MAX = 16 };
+
 struct mw_layout {
     int tp;               /* tensor parallel ways */
     bool sp;              /* sequence parallel within the TP group */
@@ -145,6 +147,11 @@ struct mw_layout {
                      itself over the groups (HSDP); 0: all dp of them */
     bool reshard; /* ZeRO-3: parameters are freed after a layer's forward pass
                      and gathered again for its backward pass */
+    /* ZeRO-3: layers that are gathered and scattered at once (FSDP's wrapped
+     * module; the ends of the model by themselves), 0: all of a virtual stage
+     * and its ends; and how many such units are gathered ahead of the one that
+     * computes, -1: as the stack does. */
+    int fsdp_unit, fsdp_prefetch;
     /* Parts, 0 to 1, that lie in the host's memory between uses. */
     double offload_optimizer, offload_weights, offload_activations;
     enum mw_grad_compression grad_compression;
@@ -166,12 +173,15 @@ struct mw_layout {
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
- * cp_form gather, reshard true, nothing offloaded or compressed. */
+ * cp_form gather, reshard true, a layer gathered at once and as far ahead as
+ * the stack does, nothing offloaded or compressed. */
 void mw_layout_default(struct mw_layout *layout);
 /* Steps of a ring, parts of a gather: cp over the sets of cp_inner ranks. */
 int mw_layout_cp_outer(const struct mw_layout *layout);
 /* Replicas that share one copy of what ZeRO shards: dp_shard, or dp. */
 int mw_layout_shard_ways(const struct mw_layout *layout);
+/* Does the layout say in which units ZeRO-3 gathers, or how far ahead? */
+bool mw_layout_wraps(const struct mw_layout *layout);
 /* Modules that are repeated one by one: 0 unless recompute is selective. */
 int mw_layout_modules(const struct mw_layout *layout);
 /* Appends the names of modules, `between` between them. */
@@ -272,6 +282,10 @@ extern const struct mw_field mw_layout_fields[];
          .type = MW_F_BOOL,                                                    \
          .offset = (at) + offsetof(struct mw_layout, reshard),                 \
          .doc = "ZeRO-3 frees gathered parameters after forward"},             \
+        MW_LAYOUT_INT_ROW(at, fsdp_unit, 0, MW_WAYS_MAX,                       \
+                          "layers gathered at once; 0: a whole stage"),        \
+        MW_LAYOUT_INT_ROW(at, fsdp_prefetch, -1, MW_FSDP_PREFETCH_MAX,         \
+                          "units gathered ahead; -1: as the stack does"),      \
         {.key = "grad_compression",                                            \
          .type = MW_F_ENUM,                                                    \
          .offset = (at) + offsetof(struct mw_layout, grad_compression),        \

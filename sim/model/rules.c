@@ -6,19 +6,10 @@
  * Whether a schedule accepts a number of micro-batches is sim/pipe's matter;
  * whether it fits in memory is sim/step's.
  */
-#include "sim/model/scenario.h"
+#include "sim/model/rules_int.h"
 
 #include <limits.h>
 #include <string.h>
-
-/* A layout under check; err gets the message of the broken rule. */
-struct check {
-    const struct mw_layout *l;
-    const struct mw_model *m;
-    const struct mw_workload *w;
-    int n_ranks;
-    struct mw_err *err;
-};
 
 enum { DIVISORS_MAX = 64 };
 
@@ -58,11 +49,6 @@ static bool fail_divide(const struct check *c, const char *key, int ways,
     mw_str_release(&divisors);
     return false;
 }
-
-#define BROKEN(c, ...)                                                         \
-    ((void)((c)->err != NULL ? mw_fail((c)->err, MW_ENO, __VA_ARGS__)          \
-                             : MW_ENO),                                        \
-     false)
 
 /* ---- sizes and ranks -------------------------------------------------------
  */
@@ -107,123 +93,6 @@ static bool rule_dp_shard(const struct check *c)
     }
     return (shard > 0 && c->l->dp % shard == 0) ||
            BROKEN(c, "dp_shard %d does not divide dp %d", shard, c->l->dp);
-}
-
-static bool rule_reshard(const struct check *c)
-{
-    return c->l->reshard || c->l->zero == 3 ||
-           BROKEN(c,
-                  "reshard: false keeps what ZeRO-3 has gathered, but zero is "
-                  "%d",
-                  c->l->zero);
-}
-
-static bool rule_recompute_layers(const struct check *c)
-{
-    int n = c->l->recompute_layers;
-
-    return (n >= 0 && (n == 0 || c->l->recompute != MW_RECOMPUTE_NONE)) ||
-           BROKEN(c,
-                  "recompute_layers is %d but recompute is none; set recompute "
-                  "to full or selective",
-                  n);
-}
-
-static bool rule_modules(const struct check *c)
-{
-    int modules = c->l->recompute_modules;
-    int of_experts = MW_MODULE_MOE | MW_MODULE_MOE_ACT;
-
-    if (modules == 0) {
-        return true;
-    }
-    if (c->l->recompute != MW_RECOMPUTE_SELECTIVE) {
-        return BROKEN(c, "recompute_modules are of selective recomputation; "
-                         "set recompute to selective");
-    }
-    if ((modules & of_experts) != 0 && c->m->moe.n_experts == 0) {
-        return BROKEN(c, "recompute_modules moe and moe_act need experts");
-    }
-    if ((modules & MW_MODULE_SHARED_EXPERTS) != 0 &&
-        c->m->moe.shared_ffn == 0) {
-        return BROKEN(c, "recompute_modules shared_experts needs shared "
-                         "experts");
-    }
-    if ((modules & MW_MODULE_MLA_UP_PROJ) != 0 && !c->m->mla.on) {
-        return BROKEN(c, "recompute_modules mla_up_proj needs latent "
-                         "attention (mla)");
-    }
-    return c->w->lora_rank == 0 || modules == MW_MODULE_CORE_ATTN ||
-           BROKEN(c, "recompute_modules other than core_attn are not modelled "
-                     "under adapters (lora_rank)");
-}
-
-static bool rule_offload(const struct check *c)
-{
-    const struct {
-        const char *key;
-        double part;
-    } v[] = {{"offload_optimizer", c->l->offload_optimizer},
-             {"offload_weights", c->l->offload_weights},
-             {"offload_activations", c->l->offload_activations}};
-
-    for (size_t i = 0; i < sizeof v / sizeof *v; i++) {
-        if (!(v[i].part >= 0 && v[i].part <= 1)) {
-            return BROKEN(c, "%s is %g; a part is 0 to 1", v[i].key, v[i].part);
-        }
-    }
-    return true;
-}
-
-static bool rule_offload_nvme(const struct check *c)
-{
-    const struct mw_layout *l = c->l;
-    unsigned nvme = (unsigned)l->offload_nvme;
-
-    if ((nvme & MW_NVME_OPTIMIZER) != 0 && !(l->offload_optimizer > 0)) {
-        return BROKEN(c,
-                      "offload_nvme %s puts the offloaded optimizer on "
-                      "drives, but offload_optimizer is 0",
-                      mw_offload_nvme_name(l->offload_nvme));
-    }
-    return (nvme & MW_NVME_WEIGHTS) == 0 || l->offload_weights > 0 ||
-           BROKEN(c,
-                  "offload_nvme %s puts offloaded weights on drives, but "
-                  "offload_weights is 0",
-                  mw_offload_nvme_name(l->offload_nvme));
-}
-
-static bool rule_compression(const struct check *c)
-{
-    const struct mw_layout *l = c->l;
-
-    switch (l->grad_compression) {
-    case MW_COMPRESS_NONE:
-        return true;
-    case MW_COMPRESS_ONEBIT:
-        return (l->zero == 0 && !(l->offload_optimizer > 0)) ||
-               BROKEN(c, "grad_compression onebit (1-bit Adam) keeps the whole "
-                         "optimizer on each device; set zero and "
-                         "offload_optimizer to 0");
-    case MW_COMPRESS_ZEROPP:
-        return (l->zero == 3 && l->dp_shard == 0 && l->reshard &&
-                c->w->lora_rank == 0) ||
-               BROKEN(c, "grad_compression zeropp (ZeRO++) needs zero 3 over "
-                         "all of dp, with reshard and without adapters");
-    }
-    return BROKEN(c, "grad_compression is %d", (int)l->grad_compression);
-}
-
-static bool rule_bucket(const struct check *c)
-{
-    const struct mw_layout *l = c->l;
-
-    return l->bucket_size == 0 ||
-           (l->bucket_size > 0 && l->zero <= 1 &&
-            l->grad_compression == MW_COMPRESS_NONE) ||
-           BROKEN(c, "bucket_size is of plain gradients that are reduced at "
-                     "the step's end; set zero to 0 or 1, grad_compression to "
-                     "none");
 }
 
 static bool rule_loss_chunks(const struct check *c)
@@ -523,13 +392,14 @@ static const struct {
 } rules[] = {{"sizes", "tp", rule_sizes},
              {"zero", "zero", rule_zero},
              {"dp_shard", "dp_shard", rule_dp_shard},
-             {"reshard", "reshard", rule_reshard},
-             {"recompute_layers", "recompute_layers", rule_recompute_layers},
-             {"recompute_modules", "recompute_modules", rule_modules},
-             {"offload", "offload_optimizer", rule_offload},
-             {"offload_nvme", "offload_nvme", rule_offload_nvme},
-             {"grad_compression", "grad_compression", rule_compression},
-             {"bucket_size", "bucket_size", rule_bucket},
+             {"reshard", "reshard", mw_rule_reshard},
+             {"fsdp_unit", "fsdp_unit", mw_rule_fsdp},
+             {"recompute_layers", "recompute_layers", mw_rule_recompute_layers},
+             {"recompute_modules", "recompute_modules", mw_rule_modules},
+             {"offload", "offload_optimizer", mw_rule_offload},
+             {"offload_nvme", "offload_nvme", mw_rule_offload_nvme},
+             {"grad_compression", "grad_compression", mw_rule_compression},
+             {"bucket_size", "bucket_size", mw_rule_bucket},
              {"grad_dtype", "grad_dtype", rule_grad_dtype},
              {"optimizer", "zero", rule_optimizer},
              {"loss_chunks", "micro_batch", rule_loss_chunks},

@@ -235,6 +235,12 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (!l->reshard) {
         h = mw_hash64(h, "no reshard", 10);
     }
+    if (l->fsdp_unit != 1) {
+        h = hash_int(mw_hash64(h, "fsdp_unit", 9), l->fsdp_unit);
+    }
+    if (l->fsdp_prefetch >= 0) {
+        h = hash_int(mw_hash64(h, "fsdp_prefetch", 13), l->fsdp_prefetch);
+    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         h = hash_int(mw_hash64(h, "grad_compression", 16),
                      (int64_t)l->grad_compression);

@@ -78,6 +78,12 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (!l->reshard) {
         mw_str_add(text, "  reshard: false\n");
     }
+    if (l->fsdp_unit != 1) {
+        mw_str_addf(text, "  fsdp_unit: %d\n", l->fsdp_unit);
+    }
+    if (l->fsdp_prefetch >= 0) {
+        mw_str_addf(text, "  fsdp_prefetch: %d\n", l->fsdp_prefetch);
+    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         mw_str_addf(text, "  grad_compression: %s\n",
                     mw_grad_compression_name(l->grad_compression));

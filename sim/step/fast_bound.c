@@ -58,8 +58,9 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
         int n_units[MW_UNIT_COUNT];
 
         mw_vstage_count(p, k, n, first, count, n_units);
+        v->first = first;
         first += count;
-        if (k < f->n_summed &&
+        if (k < f->n_summed && mw_fsdp_is_alike(p) &&
             memcmp(n_units, v->n_units, sizeof n_units) == 0) {
             continue;
         }
@@ -69,7 +70,7 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
             continue;
         }
         f->n_summed += f->n_summed == k;
-        if (k > 0 &&
+        if (k > 0 && mw_fsdp_is_alike(p) &&
             memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
             v->f_ps = v[-1].f_ps;
             v->b_ps = v[-1].b_ps;

@@ -94,6 +94,8 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
         key->expert_group = f->frame.price.expert_group;
         key->replica_group = f->frame.price.replica_group;
         key->reshard = l->reshard;
+        key->fsdp_unit = mw_layout_wraps(l) ? l->fsdp_unit : 1;
+        key->fsdp_prefetch = mw_layout_wraps(l) ? l->fsdp_prefetch : -1;
         key->grad_compression = (int)l->grad_compression;
         key->n_copies = f->frame.price.n_copies;
         key->has_tied_copy = f->frame.price.has_tied_copy;

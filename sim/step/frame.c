@@ -17,8 +17,9 @@ static void sum_stages(struct mw_step_frame *f, const int *layers,
 
         mw_vstage_count(&f->price, k, f->n_virtual, first, layers[k],
                         v->n_units);
+        v->first = first;
         first += layers[k];
-        if (with_time && k > 0 &&
+        if (with_time && k > 0 && mw_fsdp_is_alike(&f->price) &&
             memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
             *v = v[-1];
         } else if (with_time) {

@@ -134,6 +134,31 @@ static void add_zero(struct sums *s, enum mw_step_unit unit, double n)
     }
 }
 
+/* The same in units of several layers; m micro-batches. */
+static void add_wrapped(struct sums *s, const struct mw_vstage *v, double m)
+{
+    const struct mw_step_price *p = &s->f->price;
+    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
+                                      mw_step_sharers(p, p->expert_group, 0)};
+
+    for (int i = 0; i < mw_fsdp_units(p, v); i++) {
+        int n_units[MW_UNIT_COUNT];
+        double params[] = {0, 0};
+        struct mw_zero_colls colls;
+
+        mw_fsdp_unit(p, v, i, n_units);
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            params[0] += n_units[unit] *
+                         (p->size[unit].dense_params +
+                          mw_step_copy_params(p, (enum mw_step_unit)unit));
+            params[1] += n_units[unit] * p->size[unit].expert_params;
+        }
+        mw_zero_many_colls(p, n_units, groups, &colls);
+        add_colls(s, m, &colls);
+        add_replicas(s, m, 1, params);
+    }
+}
+
 /* Once per step. */
 static void add_tail(struct sums *s, int d)
 {
@@ -244,9 +269,13 @@ void mw_step_ledger(const struct mw_scenario *scenario,
                 add_unit(&s, (enum mw_step_unit)unit, n,
                          sched->is_forward_only);
             }
-            if (n > 0 && !sched->is_forward_only) {
+            if (n > 0 && !sched->is_forward_only &&
+                !mw_layout_wraps(&plan->layout)) {
                 add_zero(&s, (enum mw_step_unit)unit, n);
             }
+        }
+        if (mw_layout_wraps(&plan->layout) && !sched->is_forward_only) {
+            add_wrapped(&s, &frame.vstage[k], m);
         }
         add_transfers(&s, plan, device, c, m);
     }

@@ -366,6 +366,7 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     double overlap = p->ctx->stack.overlap_fsdp;
     bool gathers = (p->layout->overlap_off & MW_OVERLAP_PARAMS) == 0;
     bool scatters = (p->layout->overlap_off & MW_OVERLAP_GRADS) == 0;
+    bool wraps = mw_layout_wraps(p->layout);
     double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
     const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
                                       mw_step_sharers(p, p->expert_group, 0)};
@@ -381,7 +382,7 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     again_s = mw_zero_colls_s(p, &colls, MW_ZERO_BACKWARD);
     phase[MW_PHASE_F].s[MW_LANE_COMPUTE] += mw_zero_spread_s(p, unit);
     phase[MW_PHASE_W].s[MW_LANE_COMPUTE] += mw_zero_pack_s(p, unit);
-    if (overlap > 0) {
+    if (overlap > 0 && !wraps) {
         work_f_s = blocking_s(&phase[MW_PHASE_F]);
         work_b_s = blocking_s(&phase[MW_PHASE_R]) +
                    blocking_s(&phase[MW_PHASE_B]) +
@@ -391,11 +392,13 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     }
     double beside_s = (gathers ? again_s : 0) + (scatters ? scatter_s : 0);
 
-    phase[MW_PHASE_F].s[MW_LANE_DP] =
-        mw_step_exposed_s(gather_s, gathers ? overlap : 0, work_f_s);
-    phase[MW_PHASE_W].s[MW_LANE_DP] =
-        mw_step_exposed_s(beside_s, overlap, work_b_s) +
-        (again_s + scatter_s - beside_s);
+    if (!wraps) { /* else stage by stage (fsdp_units.c) */
+        phase[MW_PHASE_F].s[MW_LANE_DP] =
+            mw_step_exposed_s(gather_s, gathers ? overlap : 0, work_f_s);
+        phase[MW_PHASE_W].s[MW_LANE_DP] =
+            mw_step_exposed_s(beside_s, overlap, work_b_s) +
+            (again_s + scatter_s - beside_s);
+    }
     phase[MW_PHASE_F].bytes[MW_LANE_DP] =
         mw_zero_colls_bytes(&colls, MW_ZERO_FORWARD);
     phase[MW_PHASE_W].bytes[MW_LANE_DP] =
@@ -405,10 +408,12 @@ static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
     if (p->wires != NULL) {
         mw_wires_add_zero(p, unit, &colls);
     }
-    mw_explain_child(explain, "ZeRO gather and scatter",
-                     phase[MW_PHASE_F].s[MW_LANE_DP] +
-                         phase[MW_PHASE_W].s[MW_LANE_DP],
-                     "longer than the layer's own work", NULL);
+    if (!wraps) {
+        mw_explain_child(explain, "ZeRO gather and scatter",
+                         phase[MW_PHASE_F].s[MW_LANE_DP] +
+                             phase[MW_PHASE_W].s[MW_LANE_DP],
+                         "longer than the layer's own work", NULL);
+    }
 }
 
 int mw_step_mtp_layer(const struct mw_step_price *p)

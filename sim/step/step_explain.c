@@ -193,6 +193,33 @@ static int last_alike(const struct tree *t, int d)
     return e;
 }
 
+/* Gathers and scatters of units of layers, as far as they show: seconds of all
+ * micro-batches. */
+static double add_wrapped(const struct tree *t, int d, struct mw_explain *stage)
+{
+    const struct mw_layout *l = t->f->price.layout;
+    double sum_s = 0;
+    int n = 0;
+
+    if (!mw_layout_wraps(l)) {
+        return 0;
+    }
+    for (int c = 0; c < t->s->n_chunks; c++) {
+        const struct mw_vstage *v =
+            &t->f->vstage[t->s->virtual_stage[d * t->s->n_chunks + c]];
+
+        n += mw_fsdp_units(&t->f->price, v);
+        sum_s += v->wrap_s[0] + (t->s->is_forward_only ? 0 : v->wrap_s[1]);
+    }
+    mw_explain_child(
+        stage,
+        mw_arena_printf(stage->arena, "ZeRO gather and scatter of %d units", n),
+        t->m * sum_s, "what the work of the units before does not hide of it",
+        "the layout's fsdp_unit and fsdp_prefetch")
+        ->bound = bound_of(&t->f->price.grad_group);
+    return t->m * sum_s;
+}
+
 static void add_stage(const struct tree *t, int d, int last)
 {
     struct mw_explain *root = t->root;
@@ -205,6 +232,7 @@ static void add_stage(const struct tree *t, int d, int last)
     double more_s = busy.passes_s - busy.units_s;
 
     add_units(t, d, last, stage);
+    more_s -= add_wrapped(t, d, stage);
     if (more_s > 1e-9 * busy.passes_s) {
         mw_explain_child(stage, "slowest rank, host, ends of sharded passes",
                          more_s,

@@ -126,6 +126,11 @@ struct mw_vstage {
     double bytes[MW_PHASE_COUNT][MW_LANE_COUNT];
     double flops[MW_PHASE_COUNT];
     mw_time f_ps, b_ps, w_ps; /* passes: b holds the recomputation */
+    int first;                /* its first layer */
+    /* Under mw_layout_wraps, of a forward and a backward pass: seconds of
+     * gathers and scatters beyond the work, and the part of all that they are.
+     */
+    double wrap_s[2], wrap_part[2];
 };
 /* What comes after the last pass on one device, in this order. */
 struct mw_tail {
@@ -279,11 +284,16 @@ struct mw_zero_colls {
     struct mw_zero_coll v[MW_ZERO_COLLS_MAX];
     int n;
 };
-/* What ZeRO-2 and -3 do for a unit and micro-batch, and what reduces gradients
+/* What ZeRO-2 and -3 do for a unit and micro-batch (_many: for so many units of
+ * each kind at once), and what reduces gradients
  * once a step under ZeRO-0 and -1 (params: dense, of experts), without the
  * all-reduce over replicas. groups: who shares gradients of the dense part, of
  * experts, with the other copies of the model. */
 void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
+                        const struct mw_group groups[2],
+                        struct mw_zero_colls *out);
+void mw_zero_many_colls(const struct mw_step_price *p,
+                        const int n_units[MW_UNIT_COUNT],
                         const struct mw_group groups[2],
                         struct mw_zero_colls *out);
 void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
@@ -337,6 +347,31 @@ double mw_unit_dense_bytes(const struct mw_step_price *p,
                            const struct mw_unit_size *size);
 double mw_unit_expert_bytes(const struct mw_step_price *p,
                             const struct mw_unit_size *size);
+
+/* ---- fsdp_units.c: units of several layers (mw_layout_wraps) --------------
+ */
+/* How many units a virtual stage is gathered in, in the order of a forward
+ * pass, and what the i-th has. */
+int mw_fsdp_units(const struct mw_step_price *p, const struct mw_vstage *v);
+void mw_fsdp_unit(const struct mw_step_price *p, const struct mw_vstage *v,
+                  int i, int n_units[MW_UNIT_COUNT]);
+/* Fills v->wrap_s and wrap_part; the work of units must be priced. */
+void mw_fsdp_expose(const struct mw_step_price *p, struct mw_vstage *v);
+/* Are two virtual stages gathered alike that have the same units? */
+bool mw_fsdp_is_alike(const struct mw_step_price *p);
+/* Of a device with so many units, at the fullest moment of the backward pass
+ * of a unit of a kind: weights that are gathered, and parameters whose
+ * gradients are not yet scattered. `ends_are_root`: the embedding and the head
+ * are gathered all the time and counted elsewhere. */
+double mw_fsdp_gathered_bytes(const struct mw_step_price *p,
+                              const int n_units[MW_UNIT_COUNT],
+                              enum mw_step_unit unit, bool ends_are_root);
+double mw_fsdp_whole_params(const struct mw_step_price *p,
+                            const int n_units[MW_UNIT_COUNT],
+                            enum mw_step_unit unit);
+/* step_memory.c: whole weights of a unit. */
+double mw_step_unit_bytes(const struct mw_step_price *p,
+                          enum mw_step_unit unit);
 
 /* ---- vstage.c: virtual stages and tails ---------------------------------- */
 /* Units of virtual stage k of n, which starts at layer `first`. */

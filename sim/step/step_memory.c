@@ -83,11 +83,16 @@ struct moment {
     double update_bytes;    /* more than them, at the optimizer's step */
 };
 
-static double unit_bytes(const struct mw_step_price *p, int unit)
+double mw_step_unit_bytes(const struct mw_step_price *p, enum mw_step_unit unit)
 {
     return mw_unit_dense_bytes(p, &p->size[unit]) +
            mw_unit_expert_bytes(p, &p->size[unit]) +
-           mw_step_copy_bytes(p, (enum mw_step_unit)unit);
+           mw_step_copy_bytes(p, unit);
+}
+
+static double unit_bytes(const struct mw_step_price *p, int unit)
+{
+    return mw_step_unit_bytes(p, (enum mw_step_unit)unit);
 }
 
 /* Are the weights the master itself? */
@@ -112,6 +117,10 @@ static double gathered_bytes(const struct mw_step_price *p,
         !mw_unit_is_layer((enum mw_step_unit)unit) && habit->fsdp_root > 0;
     double layer = 0;
 
+    if (is_gathered(p) && mw_layout_wraps(p->layout)) {
+        return mw_fsdp_gathered_bytes(p, n_units, (enum mw_step_unit)unit,
+                                      habit->fsdp_root > 0);
+    }
     if (!is_gathered(p) || is_root) {
         return 0;
     }
@@ -122,8 +131,13 @@ static double gathered_bytes(const struct mw_step_price *p,
 }
 
 /* Gradients of a unit that are not yet scattered. */
-static double whole_grad_bytes(const struct mw_step_price *p, int unit)
+static double whole_grad_bytes(const struct mw_step_price *p,
+                               const int n_units[MW_UNIT_COUNT], int unit)
 {
+    if (mw_layout_wraps(p->layout)) {
+        return p->ctx->stack.memory.fsdp_grad_bytes *
+               mw_fsdp_whole_params(p, n_units, (enum mw_step_unit)unit);
+    }
     return p->layout->zero >= 2 || is_gathered(p)
                ? p->ctx->stack.memory.fsdp_grad_bytes *
                      (p->size[unit].dense_params + p->size[unit].expert_params +
@@ -174,7 +188,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
         }
         double bytes = size->transient_bytes + size->spread_bytes +
                        gathered_bytes(p, n_units, unit) +
-                       whole_grad_bytes(p, unit) - gone[unit];
+                       whole_grad_bytes(p, n_units, unit) - gone[unit];
 
         if (unit == MW_UNIT_EMBEDDING) {
             embedding = bytes;

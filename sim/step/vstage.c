@@ -132,8 +132,9 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
     memset(v->bytes, 0, sizeof v->bytes);
     memset(v->flops, 0, sizeof v->flops);
     add_units(p, v, host_s, s);
-    s[MW_PHASE_F][MW_LANE_DP] += p->fetch_s;
-    s[MW_PHASE_W][MW_LANE_DP] += p->flush_s;
+    mw_fsdp_expose(p, v);
+    s[MW_PHASE_F][MW_LANE_DP] += p->fetch_s + v->wrap_s[0];
+    s[MW_PHASE_W][MW_LANE_DP] += p->flush_s + v->wrap_s[1];
     slow_down(p, host_s, s);
     v->f_ps = v->b_ps = v->w_ps = 0;
     for (int lane = 0; lane < MW_LANE_COUNT; lane++) {

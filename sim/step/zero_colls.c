@@ -89,14 +89,33 @@ void mw_zero_unit_colls(const struct mw_step_price *p, enum mw_step_unit unit,
                         const struct mw_group groups[2],
                         struct mw_zero_colls *out)
 {
-    const struct mw_unit_size *size = &p->size[unit];
-    const double params[] = {size->dense_params + mw_step_copy_params(p, unit),
-                             size->expert_params};
-    const double weights[] = {mw_unit_dense_bytes(p, size) +
-                                  mw_step_copy_bytes(p, unit),
-                              mw_unit_expert_bytes(p, size)};
+    int one[MW_UNIT_COUNT] = {0};
+
+    one[unit] = 1;
+    mw_zero_many_colls(p, one, groups, out);
+}
+
+void mw_zero_many_colls(const struct mw_step_price *p,
+                        const int n_units[MW_UNIT_COUNT],
+                        const struct mw_group groups[2],
+                        struct mw_zero_colls *out)
+{
+    double params[2] = {0, 0}, weights[2] = {0, 0};
     bool is_small = p->layout->grad_compression == MW_COMPRESS_ZEROPP;
 
+    for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        const struct mw_unit_size *size = &p->size[unit];
+        enum mw_step_unit u = (enum mw_step_unit)unit;
+
+        if (n_units[unit] > 0) {
+            params[0] += n_units[unit] *
+                         (size->dense_params + mw_step_copy_params(p, u));
+            params[1] += n_units[unit] * size->expert_params;
+            weights[0] += n_units[unit] * (mw_unit_dense_bytes(p, size) +
+                                           mw_step_copy_bytes(p, u));
+            weights[1] += n_units[unit] * mw_unit_expert_bytes(p, size);
+        }
+    }
     out->n = 0;
     for (int i = 0; i < 2 && p->layout->zero >= 2; i++) {
         if (is_small) {

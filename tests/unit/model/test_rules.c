@@ -150,6 +150,14 @@ static void test_feature_rules(void **state)
     expect_broken(&f, "ep_shard", "ep 8 x etp 1 does not divide tp 2 x cp 1");
     f = legal("llama3-8b"), f.l.reshard = false, f.l.zero = 2;
     expect_broken(&f, "reshard", "reshard: false keeps what ZeRO-3 has");
+    f = legal("llama3-8b"), f.l.fsdp_unit = 2, f.l.zero = 2;
+    expect_broken(&f, "fsdp_unit", "fsdp_unit and fsdp_prefetch say what ZeRO");
+    f.l.fsdp_unit = 1, f.l.fsdp_prefetch = 0;
+    expect_broken(&f, "fsdp_unit", "fsdp_unit and fsdp_prefetch say what ZeRO");
+    f.l.zero = 3;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.fsdp_prefetch = MW_FSDP_PREFETCH_MAX + 1;
+    expect_broken(&f, "fsdp_unit", "fsdp_unit is 1, fsdp_prefetch 17; units");
     f = legal("llama3-8b"), f.l.recompute_layers = 2;
     expect_broken(&f, "recompute_layers",
                   "recompute_layers is 2 but recompute");

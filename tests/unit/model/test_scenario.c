@@ -72,6 +72,7 @@ static void test_every_key(void **state)
              "         ep: 1, etp: 1, micro_batch: 2, schedule: gpipe,\n"
              "         recompute: full, order: pp-tp-cp-dp, cp_form: A2A,\n"
              "         dp_shard: 1, reshard: true, offload_optimizer: 1,\n"
+             "         fsdp_unit: 1, fsdp_prefetch: -1,\n"
              "         offload_weights: 0.25, offload_activations: 0.5,\n"
              "         layers: [12, 12, 12, 12, 12, 12, 12, 12]}\n",
              &s, NULL),
@@ -101,6 +102,8 @@ static void test_every_key(void **state)
     assert_int_equal(s.layout.cp_form, MW_CP_A2A);
     assert_int_equal(s.layout.dp_shard, 1);
     assert_true(s.layout.reshard);
+    assert_int_equal(s.layout.fsdp_unit, 1);
+    assert_int_equal(s.layout.fsdp_prefetch, -1);
     mw_assert_near(s.layout.offload_optimizer, 1, 0, 0);
     mw_assert_near(s.layout.offload_weights, 0.25, 0, 0);
     mw_assert_near(s.layout.offload_activations, 0.5, 0, 0);

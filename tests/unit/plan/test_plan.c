@@ -147,6 +147,8 @@ static void test_round_trip(void **state)
     l.zero = 3;
     l.dp_shard = 1;
     l.reshard = false;
+    l.fsdp_unit = 3;
+    l.fsdp_prefetch = 0;
     l.cp_form = MW_CP_RING;
     l.offload_optimizer = 1;
     l.offload_weights = 1.0 / 3;
@@ -157,6 +159,8 @@ static void test_round_trip(void **state)
     check_round_trip(&l, false);
     l = fixture_layout();
     l.zero = 3;
+    l.fsdp_unit = 0;
+    l.fsdp_prefetch = 2;
     l.grad_compression = MW_COMPRESS_ZEROPP;
     l.overlap_off = MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS;
     l.dtype = 1 + MW_FP8;
@@ -173,15 +177,17 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[15];
+    uint64_t hash[18];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 18; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
+        l.fsdp_unit = i == 15 ? 0 : i == 16 ? 2 : 1;
+        l.fsdp_prefetch = i == 17 ? 0 : -1;
         l.overlap_off = i == 14 ? MW_OVERLAP_TP : 0;
         l.dtype = i == 12 ? 1 + MW_FP8 : MW_DTYPE_OF_WORKLOAD;
         l.grad_dtype = i == 13 ? 1 + MW_BF16 : MW_DTYPE_OF_WORKLOAD;

@@ -22,6 +22,8 @@
 #include "sim/step/ledger.h"
 #include "step_fixture.h"
 
+#include <math.h>
+
 #define H 1024.0
 #define SEQ 4096.0
 #define VOCAB 32768.0
@@ -129,12 +131,23 @@ static double layer_params(const struct mw_layout *l)
     return (2 * H * H + 2 * H * KV_WIDTH + 3 * H * FFN) / l->tp + 2 * H;
 }
 
+/* What is gathered and scattered at once. */
+static double dp_units(const struct mw_layout *l, double n_layers,
+                       bool has_embedding, bool has_head)
+{
+    double chunk = n_layers / l->vpp;
+
+    return l->fsdp_unit == 0
+               ? l->vpp
+               : l->vpp * ceil(chunk / l->fsdp_unit) + has_embedding + has_head;
+}
+
 static void expect_dp(const struct mw_layout *l, double n_layers, double m,
                       bool has_embedding, bool has_head, struct table *t)
 {
     double shard = mw_layout_shard_ways(l) * l->cp;
     double copies = (double)l->dp / mw_layout_shard_ways(l);
-    double units = n_layers + has_embedding + has_head;
+    double units = dp_units(l, n_layers, has_embedding, has_head);
     double n = n_layers * layer_params(l) +
                (has_embedding + has_head) * VOCAB * H / l->tp +
                has_head * H; /* final norm */
@@ -223,6 +236,10 @@ static void draw(struct mw_layout *l, uint64_t i)
                       ? 1 << mw_rand_u64(15, 10, i) % 4
                       : 0;
     l->reshard = l->zero < 3 || mw_rand_u64(15, 11, i) % 2 == 0;
+    if (l->zero == 3 && mw_rand_u64(15, 14, i) % 2 == 0) {
+        l->fsdp_unit = (int)(mw_rand_u64(15, 16, i) % 5);
+        l->fsdp_prefetch = (int)(mw_rand_u64(15, 17, i) % 4) - 1;
+    }
     l->recompute = (enum mw_recompute)(mw_rand_u64(15, 12, i) % 3);
     l->recompute_layers = l->recompute != MW_RECOMPUTE_NONE
                               ? (int)(mw_rand_u64(15, 13, i) % 4)

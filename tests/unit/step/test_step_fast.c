@@ -65,6 +65,10 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
     l->overlap_off = draw_int(i, 19, 3) == 0 ? draw_int(i, 20, 8) : 0;
     l->grad_dtype = draw_int(i, 21, 4) == 0 ? 1 + MW_BF16 : 0;
     l->reshard = draw_int(i, 12, 4) > 0;
+    if (l->zero == 3 && draw_int(i, 26, 2) == 0) {
+        l->fsdp_unit = draw_int(i, 27, 6);
+        l->fsdp_prefetch = draw_int(i, 28, 4) - 1;
+    }
     if (l->zero >= 1 && l->dp >= 4 && draw_int(i, 13, 3) == 0) {
         l->dp_shard = l->dp / 2;
     }

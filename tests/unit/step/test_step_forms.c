@@ -40,6 +40,10 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     if (l->zero < 2 && i % 2 == 0) {
         l->bucket_size = 1 << (14 + mw_rand_u64(11, 12, i) % 14);
     }
+    if (l->zero == 3 && i % 2 == 0) {
+        l->fsdp_unit = (int)(mw_rand_u64(11, 13, i) % 6);
+        l->fsdp_prefetch = (int)(mw_rand_u64(11, 14, i) % 4) - 1;
+    }
     l->cuda_graph = (enum mw_cuda_graph)(i % 7 == 5 ? i / 7 % 5 : 0);
     l->schedule = kinds[mw_rand_u64(11, 7, i) % 5];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0

@@ -39,6 +39,10 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     if (l->zero < 2 && draw_int(i, 20, 2) == 0) {
         l->bucket_size = 1 << (14 + draw_int(i, 21, 14));
     }
+    if (l->zero == 3 && draw_int(i, 22, 2) == 0) {
+        l->fsdp_unit = draw_int(i, 23, 6);
+        l->fsdp_prefetch = draw_int(i, 24, 4) - 1;
+    }
     l->schedule = kinds[draw_int(i, 8, 6)];
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ||
                      strcmp(l->schedule, "zb-v") == 0
