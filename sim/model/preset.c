@@ -27,6 +27,11 @@ struct preset {
 /* With learned positions. */
 #define GPT_LIKE GPT_LIKE_BUT_POSITION, .position = MW_POS_LEARNED
 
+/* Nemotron: layer norm, squared ReLU, rotary positions, no biases. */
+#define NEMOTRON                                                               \
+    .norm = MW_NORM_LAYER, .position = MW_POS_ROTARY, .act = MW_ACT_RELU,      \
+    .bias_norm = true, .final_norm = true
+
 /* hidden, layers, heads, key-value heads, head_dim, ffn, vocab, max_seq */
 #define SIZES(h, l, a, kv, hd, f, v, s)                                        \
     .hidden = (h), .n_layers = (l), .n_heads = (a), .n_kv_heads = (kv),        \
@@ -52,6 +57,15 @@ struct preset {
 #define HF_DEEPSEEK "huggingface.co/deepseek-ai config.json"
 #define HF_MISTRAL "huggingface.co/mistralai config.json"
 #define HF_GPT2 "huggingface.co/openai-community config.json"
+#define NEMO_NEMOTRON                                                          \
+    "NVIDIA/NeMo 2.0 nemo/collections/llm/gpt/model/nemotron.py"
+#define NEMO_GPT                                                               \
+    "NVIDIA/NeMo 2.0 nemo/collections/llm/gpt/model/megatron_gpt.py"
+#define HF_TII                                                                 \
+    "huggingface.co/tiiuae config.json; its parallel block as a serial one"
+#define HF_LLAMA4                                                              \
+    "huggingface.co/meta-llama config.json; attention to chunks of 8192 "      \
+    "tokens as attention to all"
 #define SC21 "arXiv:2104.04473, table 1"
 
 /* BigScience's trials on Jean Zay: 32 heads, 1024 tokens, the vocabulary padded
@@ -86,6 +100,26 @@ static const struct preset presets[] = {
     {{.name = "llama3.2-3b", SIZES(3072, 28, 24, 8, 128, 8192, 128256, 131072),
       LLAMA_LIKE, .tied = true}, HF_LLAMA},
 
+    {{.name = "codellama-7b",
+      SIZES(4096, 32, 32, 32, 128, 11008, 32016, 16384), LLAMA_LIKE},
+     "huggingface.co/codellama config.json"},
+    {{.name = "codellama-13b",
+      SIZES(5120, 40, 40, 40, 128, 13824, 32016, 16384), LLAMA_LIKE},
+     "huggingface.co/codellama config.json"},
+    {{.name = "codellama-34b",
+      SIZES(8192, 48, 64, 8, 128, 22016, 32000, 16384), LLAMA_LIKE},
+     "huggingface.co/codellama config.json"},
+    {{.name = "tinyllama-1.1b", SIZES(2048, 22, 32, 4, 64, 5632, 32000, 2048),
+      LLAMA_LIKE}, "huggingface.co/TinyLlama config.json"},
+    {{.name = "llama4-scout",
+      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 262144), LLAMA_LIKE,
+      .moe = {.n_experts = 16, .top_k = 1, .ffn = 8192, .n_shared = 1,
+              .shared_ffn = 8192}}, HF_LLAMA4},
+    {{.name = "llama4-maverick",
+      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 1048576), LLAMA_LIKE,
+      .moe = {.n_experts = 128, .top_k = 1, .ffn = 8192, .n_shared = 1,
+              .shared_ffn = 8192, .every = 2}}, HF_LLAMA4},
+
     {{.name = "gpt2", GPT(768, 12, 12, 50257, 1024)}, HF_GPT2},
     {{.name = "gpt2-124m", GPT(768, 12, 12, 50257, 1024)}, HF_GPT2},
     {{.name = "gpt2-medium", GPT(1024, 24, 16, 50257, 1024)}, HF_GPT2},
@@ -104,6 +138,9 @@ static const struct preset presets[] = {
 
     {{.name = "gpt3-175b", MEGATRON(12288, 96, 96)},
      "arXiv:2005.14165, table 2.1; vocabulary as arXiv:2104.04473 pads it"},
+    {{.name = "gpt3-5b", MEGATRON(4096, 24, 32)}, NEMO_GPT},
+    {{.name = "gpt3-20b", MEGATRON(6144, 44, 48)}, NEMO_GPT},
+    {{.name = "gpt3-40b", MEGATRON(8192, 48, 64)}, NEMO_GPT},
     {{.name = "gpt-1.7b", MEGATRON(2304, 24, 24)}, SC21},
     {{.name = "gpt-3.6b", MEGATRON(3072, 30, 32)}, SC21},
     {{.name = "gpt-7.5b", MEGATRON(4096, 36, 32)}, SC21},
@@ -116,18 +153,48 @@ static const struct preset presets[] = {
     {{.name = "gpt-529.6b", MEGATRON(20480, 105, 128)}, SC21},
     {{.name = "gpt-1008b", MEGATRON(25600, 128, 160)}, SC21},
 
+    {{.name = "nemotron-8b", SIZES(4096, 32, 32, 32, 128, 16384, 256000, 4096),
+      NEMOTRON}, NEMO_NEMOTRON},
+    {{.name = "nemotron-22b",
+      SIZES(6144, 40, 48, 48, 128, 24576, 256000, 4096), NEMOTRON},
+     NEMO_NEMOTRON},
+    {{.name = "nemotron4-15b",
+      SIZES(6144, 32, 48, 8, 128, 24576, 256000, 4096), NEMOTRON},
+     "arXiv:2402.16819, table 1"},
+    {{.name = "nemotron4-340b",
+      SIZES(18432, 96, 96, 8, 192, 73728, 256000, 4096), NEMOTRON},
+     "arXiv:2406.11704, table 1"},
+    {{.name = "grok1", SIZES(6144, 64, 48, 8, 128, 32768, 131072, 8192),
+      .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,
+      .act = MW_ACT_GELU, .final_norm = true, .sandwich_norm = true,
+      .tied = true, .moe = {.n_experts = 8, .top_k = 2, .ffn = 32768}},
+     "xai-org/grok-1 run.py and model.py"},
+
     {{.name = "phi-1.5", SIZES(2048, 24, 32, 32, 64, 8192, 51200, 2048),
+      GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY, .bias_head = true},
+     "huggingface.co/microsoft config.json; its parallel block as a serial one"},
+    {{.name = "phi-2", SIZES(2560, 32, 32, 32, 80, 10240, 51200, 2048),
       GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY, .bias_head = true},
      "huggingface.co/microsoft config.json; its parallel block as a serial one"},
     {{.name = "stablelm-alpha-3b",
       SIZES(4096, 16, 32, 32, 128, 16384, 50688, 4096),
       GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY},
      "huggingface.co/stabilityai config.json; its parallel block as a serial one"},
+    {{.name = "stablelm-alpha-7b",
+      SIZES(6144, 16, 48, 48, 128, 24576, 50432, 4096),
+      GPT_LIKE_BUT_POSITION, .position = MW_POS_ROTARY},
+     "huggingface.co/stabilityai config.json; its parallel block as a serial one"},
+    {{.name = "falcon-7b", SIZES(4544, 32, 71, 1, 64, 18176, 65024, 2048),
+      .norm = MW_NORM_LAYER, .position = MW_POS_ROTARY, .act = MW_ACT_GELU,
+      .bias_norm = true, .final_norm = true, .tied = true}, HF_TII},
+    {{.name = "falcon-180b",
+      SIZES(14848, 80, 232, 8, 64, 59392, 65024, 2048), .norm = MW_NORM_LAYER,
+      .position = MW_POS_ROTARY, .act = MW_ACT_GELU, .bias_norm = true,
+      .final_norm = true, .tied = true}, HF_TII},
     {{.name = "falcon-40b",
       SIZES(8192, 60, 128, 8, 64, 32768, 65024, 2048), .norm = MW_NORM_LAYER,
       .position = MW_POS_ROTARY, .act = MW_ACT_GELU, .bias_norm = true,
-      .final_norm = true},
-     "huggingface.co/tiiuae config.json; its parallel block as a serial one"},
+      .final_norm = true}, HF_TII},
     {{.name = "internlm-20b",
       SIZES(5120, 60, 40, 40, 128, 13824, 103168, 4096), LLAMA_LIKE},
      "huggingface.co/internlm config.json"},
@@ -200,6 +267,12 @@ static const struct preset presets[] = {
               .shared_ffn = 2048, .first_dense = 3, .router_bias = true,
               .node_limit = 4},
       .n_mtp = 1}, HF_DEEPSEEK},
+    {{.name = "kimi-k2",
+      SIZES(7168, 61, 64, 64, 192, 18432, 163840, 131072), LLAMA_LIKE,
+      DEEPSEEK_MLA(1536),
+      .moe = {.n_experts = 384, .top_k = 8, .ffn = 2048, .n_shared = 1,
+              .shared_ffn = 2048, .first_dense = 1, .router_bias = true}},
+     "huggingface.co/moonshotai config.json"},
 
     /* Small enough to train for a few steps on the cores of any machine; 8
      * layers, 8 heads and sizes that are multiples of 8 let every mix of 2, 4

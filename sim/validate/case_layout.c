@@ -58,7 +58,8 @@ static void take_lora(struct mw_case *c)
     w->lora_targets = is_torchtune ? MW_LORA_ALL
                       : is_litgpt  ? MW_LORA_ATTENTION
                                    : MW_LORA_QKV;
-    if (mw_text_has(r->quantisation, "nf4") || mw_text_has(r->kind, "qlora")) {
+    if (mw_text_has(r->quantisation, "nf4") ||
+        mw_text_has(r->quantisation, "fp4") || mw_text_has(r->kind, "qlora")) {
         w->base_dtype = MW_BASE_NF4;
     }
 }
@@ -128,7 +129,27 @@ static int way_or(struct mw_case *c, double cell, enum mw_fill fill)
     return (int)cell;
 }
 
-/* "fsdp-3", "zero1 over all dp", "distributed optimizer (zero-1)", "3". */
+/* "zero1 over all dp", "distributed optimizer (zero-1)", "zero2", "fsdp-3",
+ * "SHARD_GRAD_OP"; the first that is in the text, in any case. -1: none is. */
+static int zero_said(const char *text)
+{
+    static const struct {
+        const char *said;
+        int zero;
+    } words[] = {{"within", 1},        {"zero1", 1},      {"zero-1", 1},
+                 {"zero2", 2},         {"zero-2", 2},     {"fsdp-2", 2},
+                 {"shard_grad_op", 2}, {"no_shard", 0},   {"ddp", 0},
+                 {"none", 0},          {"zero", 3},       {"fsdp", 3},
+                 {"hsdp", 3},          {"full_shard", 3}, {"hybrid_shard", 3}};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (mw_text_has(text, words[i].said)) {
+            return words[i].zero;
+        }
+    }
+    return -1;
+}
+
 static int zero_of(struct mw_case *c)
 {
     const char *text = c->row->zero;
@@ -140,24 +161,18 @@ static int zero_of(struct mw_case *c)
     if (text[1] == '\0' && text[0] >= '0' && text[0] <= '3') {
         return text[0] - '0';
     }
-    if (mw_text_has(text, "-like")) {
+    int zero = zero_said(text);
+
+    if (mw_text_has(text, "-like") || zero < 0) {
         mw_case_skip(c, "sharding '%s' is not modelled", text);
+        return 0;
     }
-    if (mw_text_has(text, "within")) {
-        return 1;
-    }
-    if (mw_text_has(text, "fsdp") &&
-        (mw_text_has(text, "zero1") || mw_text_has(text, "zero-1"))) {
+    if (zero == 1 && mw_text_has(text, "fsdp") &&
+        !mw_text_has(text, "within")) {
         mw_case_fill(c, MW_FILL_ZERO_GROUP);
         return 3;
     }
-    if (mw_text_has(text, "zero1") || mw_text_has(text, "zero-1")) {
-        return 1;
-    }
-    if (mw_text_has(text, "fsdp-2") || mw_text_has(text, "zero-2")) {
-        return 2;
-    }
-    return 3;
+    return zero;
 }
 
 /* "zero1 within 8 GPUs"; "HSDP": a node's GPUs share. */
@@ -171,8 +186,9 @@ static int dp_shard_of(struct mw_case *c)
     }
     double ranks = c->row->gpus / c->row->nodes / c->layout.cp;
 
-    if (!mw_text_has(c->row->zero, "hsdp") || !(ranks >= 1) ||
-        fmod(c->layout.dp, ranks) != 0) {
+    if (!(mw_text_has(c->row->zero, "hsdp") ||
+          mw_text_has(c->row->zero, "hybrid_shard")) ||
+        !(ranks >= 1) || fmod(c->layout.dp, ranks) != 0) {
         return 0;
     }
     mw_case_fill(c, MW_FILL_HSDP);
@@ -382,26 +398,55 @@ static void take_offload(struct mw_case *c)
     c->layout.offload_weights = is_full && !mw_text_has(r->note, "Par Offl=N");
 }
 
-/* Schedules of Qi et al., ICLR 2024, by the names of their tables. */
-static void take_zero_bubble(struct mw_case *c)
-{
-    static const struct {
-        const char *said, *kind;
-        int vpp;
-    } kinds[] = {
-        {"ZB-V", "zb-v", 2}, {"ZB-1p", "zb-h1", 1}, {"ZB-2p", "zb-h2", 1}};
+/* Schedules by the names of their tables: Qi et al., ICLR 2024 and
+ * arXiv:2405.15362 (on a V), and those that everybody has. */
+static const struct {
+    const char *said, *kind;
+    int vpp;
+} schedules[] = {{"ZB-V", "zb-v", 2},   {"V-Half", "v-half", 2},
+                 {"V-Min", "v-min", 2}, {"ZB-1p", "zb-h1", 1},
+                 {"ZB-2p", "zb-h2", 1}, {"gpipe", "gpipe", 1}};
 
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (mw_text_has(c->row->schedule, kinds[i].said)) {
-            mw_case_fill(c, MW_FILL_ZERO_BUBBLE);
-            c->layout.schedule = kinds[i].kind;
-            c->layout.vpp = kinds[i].vpp;
+static bool is_interleaved(const char *said)
+{
+    return mw_text_has(said, "interleaved") || mw_text_has(said, "1F1B-I");
+}
+
+/* One layer a chunk, of zero bubble's tables; two chunks a stage where a row
+ * says no more than that it interleaves. */
+static int chunks_unsaid(struct mw_case *c)
+{
+    if (c->row->microbatches > 0) {
+        return (int)ceil(c->row->layers / c->row->pp);
+    }
+    mw_case_fill(c, MW_FILL_VPP_INTERLEAVED);
+    return 2;
+}
+
+static void take_schedule(struct mw_case *c)
+{
+    struct mw_layout *l = &c->layout;
+    const char *said = c->row->schedule;
+    bool is_known = said[0] == '\0' || mw_text_has(said, "1f1b") ||
+                    mw_text_has(said, "none") || is_interleaved(said);
+
+    if (is_interleaved(said) && isnan(c->row->vpp) && l->vpp == 1 &&
+        l->pp > 1) {
+        l->vpp = chunks_unsaid(c);
+    }
+    l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
+    for (size_t i = 0; i < sizeof schedules / sizeof schedules[0]; i++) {
+        if (mw_text_has(said, schedules[i].said)) {
+            if (c->row->microbatches > 0) {
+                mw_case_fill(c, MW_FILL_ZERO_BUBBLE);
+            }
+            l->schedule = schedules[i].kind;
+            l->vpp = schedules[i].vpp;
             return;
         }
     }
-    if (mw_text_has(c->row->schedule, "1F1B-I")) {
-        c->layout.schedule = "interleaved-1f1b";
-        c->layout.vpp = (int)ceil(c->row->layers / c->row->pp);
+    if (!is_known) {
+        mw_case_skip(c, "schedule '%s' is not known", said);
     }
 }
 
@@ -429,11 +474,7 @@ void mw_case_layout(struct mw_case *c)
     if (c->row->schedule[0] == '\0' && l->pp > 1) {
         mw_case_fill(c, MW_FILL_SCHEDULE);
     }
-    l->schedule = l->vpp > 1 ? "interleaved-1f1b" : "1f1b";
-    take_zero_bubble(c);
-    if (strcmp(c->row->schedule, "gpipe") == 0) {
-        l->schedule = "gpipe";
-    }
+    take_schedule(c);
     if (strcmp(c->row->offload, "all") == 0) {
         l->offload_weights = l->offload_optimizer = 1;
     }

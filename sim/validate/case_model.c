@@ -9,6 +9,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void gpt_family(struct mw_model *m)
@@ -83,7 +84,7 @@ static void from_columns(struct mw_case *c, struct mw_model *m)
 }
 
 /* "deepseekv3" is written "deepseek-v3". */
-static bool preset_of(const char *name, struct mw_model *m)
+static bool spelled_apart(const char *name, struct mw_model *m)
 {
     char dashed[64];
     const char *v = strstr(name, "kv"), *end = name + strlen(name);
@@ -99,13 +100,51 @@ static bool preset_of(const char *name, struct mw_model *m)
     return mw_model_preset(dashed, m, NULL) == MW_OK;
 }
 
+/* The 671 of "deepseek-v3-671b", and where it begins; NaN where the name does
+ * not end in a number of billions. */
+static double billions_of(const char *name, size_t *out_at)
+{
+    const char *dash = strrchr(name, '-');
+    char *end = NULL;
+    double billions = dash != NULL && isdigit((unsigned char)dash[1])
+                          ? strtod(dash + 1, &end)
+                          : (double)NAN;
+
+    if (end == NULL || tolower((unsigned char)*end) != 'b' || end[1] != '\0') {
+        return (double)NAN;
+    }
+    *out_at = (size_t)(dash - name);
+    return billions;
+}
+
+/* The preset of the name, or of the name without a size that is the preset's
+ * own ("gpt2-13b" is no "gpt2"). */
+static bool preset_of(const char *name, struct mw_model *m)
+{
+    char short_name[64];
+    size_t at = 0;
+
+    if (spelled_apart(name, m)) {
+        return true;
+    }
+    double billions = billions_of(name, &at);
+
+    if (isnan(billions) || at >= sizeof short_name) {
+        return false;
+    }
+    memcpy(short_name, name, at);
+    short_name[at] = '\0';
+    return spelled_apart(short_name, m) &&
+           fabs((double)mw_model_param_count(m) / (billions * 1e9) - 1) < 0.02;
+}
+
 /* A mixture of experts has more to it than columns say (latent attention,
  * shared experts): its preset, cut to the row's layers. */
 static bool from_moe_preset(struct mw_case *c, struct mw_model *m)
 {
     const struct mw_measured *r = c->row;
 
-    if (!(r->experts > 0) || !preset_of(r->model, m) ||
+    if (!(r->experts > 0) || !spelled_apart(r->model, m) ||
         m->moe.n_experts != (int)r->experts) {
         return false;
     }
@@ -118,23 +157,33 @@ static bool from_moe_preset(struct mw_case *c, struct mw_model *m)
     return true;
 }
 
-/* "llama3.1-70b" is written "llama3-70b" in places: tried as it stands and
- * without ".1". */
-static bool from_preset(struct mw_case *c, struct mw_model *m)
+/* `from` in a name written as `to`; is there a preset of that name? */
+static bool preset_written(const char *name, const char *from, const char *to,
+                           struct mw_model *m)
 {
-    char name[64];
-    const char *point = strstr(c->row->model, ".1-");
+    char other[64];
+    const char *at = strstr(name, from);
 
-    mw_case_fill(c, MW_FILL_MODEL);
-    if (preset_of(c->row->model, m)) {
-        return true;
-    }
-    if (point == NULL || strlen(c->row->model) >= sizeof name) {
+    if (at == NULL) {
         return false;
     }
-    memcpy(name, c->row->model, (size_t)(point - c->row->model));
-    memcpy(name + (point - c->row->model), point + 2, strlen(point + 2) + 1);
-    return mw_model_preset(name, m, NULL) == MW_OK;
+    int n = snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name,
+                     to, at + strlen(from));
+
+    return n < (int)sizeof other && preset_of(other, m);
+}
+
+/* "llama3.1-70b" is written "llama3-70b" in places, "llama3.1-405b"
+ * "llama3-405b": tried as it stands, without ".1" and with it; and a model
+ * that is like another is the other. */
+static bool from_preset(struct mw_case *c, struct mw_model *m)
+{
+    const char *name = c->row->model;
+
+    mw_case_fill(c, MW_FILL_MODEL);
+    return preset_of(name, m) || preset_written(name, ".1-", "-", m) ||
+           preset_written(name, "llama3-", "llama3.1-", m) ||
+           preset_written(name, "-like", "", m);
 }
 
 void mw_case_model(struct mw_case *c)

@@ -48,8 +48,8 @@ bool mw_case_is_before_flash(const struct mw_measured *r)
 
 bool mw_case_is_core(const struct mw_measured *r)
 {
-    static const char *const words[] = {"Megatron-Core", "NeMo",
-                                        "Megatron-Bridge", NULL};
+    static const char *const words[] = {
+        "Megatron-Core", "NeMo", "Megatron-Bridge", "dgxc recipes", NULL};
 
     return has_any(r->framework, words) ||
            (!is_old_gpu(r) && mw_text_has(r->framework, "Megatron"));
@@ -134,6 +134,7 @@ const char *mw_case_stack_of(const struct mw_measured *r)
     } rules[] = {{"megatron-core-serial", {"overlap OFF"}},
                  {"jax-paxml", {"Paxml"}},
                  {"jax", {"MaxText"}},
+                 {"torchtitan", {"torchtitan"}},
                  {"megatron-core-nemo", {"NeMo", "Megatron-Bridge", "dgxc"}},
                  {"megatron-core-lm", {"Megatron-Core r0"}},
                  {"megatron-core", {"Megatron-Core", "MegaScale"}},
@@ -142,7 +143,6 @@ const char *mw_case_stack_of(const struct mw_measured *r)
                  {"litgpt", {"LitGPT"}},
                  {"torchtune", {"torchtune"}},
                  {"internevo", {"InternEvo"}},
-                 {"torchtitan", {"torchtitan"}},
                  {"torch-fsdp", {"FSDP"}},
                  {"megatron-2021", {"vTrain"}},
                  {"megatron-deepspeed", {"DeepSpeed"}},

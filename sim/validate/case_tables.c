@@ -24,8 +24,8 @@
 
 /* ---- names -----------------------------------------------------------------
  */
-/* "Llama 3.1 8B" -> "llama3.1-8b": lower case, no space after the family, a
- * dash before the size. */
+/* "Llama 3.1 8B" -> "llama3.1-8b", "CodeLlama 34B", "TinyLlama 1.1B": lower
+ * case, no space after the family, a dash before the size. */
 static const char *preset_name(struct mw_arena *arena, const char *text)
 {
     static const struct {
@@ -70,10 +70,20 @@ static void refuse_method(struct mw_case *c, const char *method)
     }
 }
 
+/* bitsandbytes' two kinds of four bits have the same size. */
+static void refuse_quantisation(struct mw_case *c, const char *said)
+{
+    if (said[0] != '\0' && !mw_text_has(said, "nf4") &&
+        !mw_text_has(said, "bnb.fp4")) {
+        mw_case_skip(c, "quantisation '%s' is not modelled", said);
+    }
+}
+
 static void take_finetune(struct mw_case *c, struct mw_measured *r)
 {
     mw_case_fill(c, MW_FILL_FINETUNE);
     refuse_method(c, r->method);
+    refuse_quantisation(c, r->quantisation);
     r->kind = r->method;
     r->model = preset_name(c->arena, r->model);
     r->seq = r->seq_max;
@@ -88,9 +98,30 @@ static void take_finetune(struct mw_case *c, struct mw_measured *r)
 
 /* ---- profile of layers -----------------------------------------------------
  */
+/* "c_vtp_sp": checkpoints, vocabulary split, sequence parallelism. */
+static void refuse_flags(struct mw_case *c, const char *flags)
+{
+    static const char *const known[] = {"sp", "vtp", "c"};
+
+    for (const char *at = flags; *at != '\0'; at += strspn(at, "_")) {
+        size_t n = strcspn(at, "_");
+        bool is_known = false;
+
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+            is_known = is_known ||
+                       (strlen(known[i]) == n && strncmp(at, known[i], n) == 0);
+        }
+        if (!is_known) {
+            mw_case_skip(c, "flag '%.*s' is not known", (int)n, at);
+        }
+        at += n;
+    }
+}
+
 static void take_profile(struct mw_case *c, struct mw_measured *r)
 {
     mw_case_fill(c, MW_FILL_PROFILE);
+    refuse_flags(c, r->flags);
     if (r->gpu[0] == '\0') {
         r->gpu = "A100-SXM4-80GB";
     }

@@ -44,6 +44,9 @@
     X(DP, "dp", "GPUs / (tp pp cp)")                                           \
     X(VPP_TWIN, "vpp_twin",                                                    \
       "of another row with the same model, GPU, tp and pp")                    \
+    X(VPP_INTERLEAVED, "vpp_interleaved",                                      \
+      "2 where the schedule is interleaved and nothing says more "             \
+      "(torchtitan's default: two stages a rank)")                             \
     X(MICRO_BATCH_STEPS, "micro_batch_steps",                                  \
       "global batch / (dp x accumulation steps)")                              \
     X(MICRO_BATCH_TWIN, "micro_batch_twin",                                    \

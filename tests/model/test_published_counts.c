@@ -40,7 +40,9 @@ static void test_presets(void **state)
         {"qwen3-4b", 4022468096},          {"qwen3-8b", 8190735360},
         {"qwen3-32b", 32762123264},        {"qwen3-30b-a3b", 30532122624},
         {"qwen3-235b-a22b", 235093634560}, {"deepseek-v2-lite", 15706484224},
-        {"deepseek-v2", 235741434880},     {"deepseek-v3", 671026419200}};
+        {"deepseek-v2", 235741434880},     {"deepseek-v3", 671026419200},
+        {"codellama-7b", 6738546688},      {"codellama-13b", 13016028160},
+        {"codellama-34b", 33743970304},    {"tinyllama-1.1b", 1100048384}};
     struct mw_model m;
 
     (void)state;
@@ -54,6 +56,34 @@ static void test_presets(void **state)
     }
 }
 
+/* Billions as papers round them. Nemotron-4 15B: arXiv:2402.16819 (3.2B of
+ * embeddings, 12.5B of others); 340B: arXiv:2406.11704 (9.4B and 331.6B);
+ * Grok-1, Falcon 180B, Kimi K2 and Llama 4 by their names. */
+static void test_rounded(void **state)
+{
+    static const struct {
+        const char *name;
+        double billions, tolerance;
+    } rows[] = {{"nemotron4-15b", 15.7, 0.1},
+                {"nemotron4-340b", 341, 0.1},
+                {"nemotron-8b", 8.5, 0.1},
+                {"nemotron-22b", 22, 1},
+                {"grok1", 314, 3},
+                {"falcon-180b", 180, 2},
+                {"kimi-k2", 1030, 20},
+                {"llama4-maverick", 400, 2},
+                {"llama4-scout", 108, 1},
+                {"gpt3-20b", 20, 0.5}};
+    struct mw_model m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(mw_model_preset(rows[i].name, &m, NULL), MW_OK);
+        mw_assert_near((double)mw_model_param_count(&m) / 1e9, rows[i].billions,
+                       0, rows[i].tolerance);
+    }
+}
+
 /* Billions per token as the papers round them. Mixtral: arXiv:2401.04088
  * (13B); DeepSeek-V2: arXiv:2405.04434 (21B); -V3: arXiv:2412.19437 (37B);
  * Qwen3: arXiv:2505.09388 (3.3B and 22B). A dense model activates all. */
@@ -62,10 +92,17 @@ static void test_active(void **state)
     static const struct {
         const char *name;
         double billions, tolerance;
-    } rows[] = {{"mixtral-8x7b", 13, 0.5},      {"mixtral-8x22b", 39, 0.5},
-                {"qwen3-30b-a3b", 3.3, 0.06},   {"qwen3-235b-a22b", 22, 0.5},
-                {"deepseek-v2-lite", 2.4, 0.3}, {"deepseek-v2", 21, 0.5},
-                {"deepseek-v3", 37, 0.6},       {"llama3-8b", 8.030261248, 0}};
+    } rows[] = {{"mixtral-8x7b", 13, 0.5},
+                {"mixtral-8x22b", 39, 0.5},
+                {"qwen3-30b-a3b", 3.3, 0.06},
+                {"qwen3-235b-a22b", 22, 0.5},
+                {"deepseek-v2-lite", 2.4, 0.3},
+                {"deepseek-v2", 21, 0.5},
+                {"llama4-maverick", 17, 0.5},
+                {"llama4-scout", 17, 0.5},
+                {"kimi-k2", 32, 1},
+                {"deepseek-v3", 37, 0.6},
+                {"llama3-8b", 8.030261248, 0}};
     struct mw_model m;
 
     (void)state;
@@ -214,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_rounded),
         cmocka_unit_test(test_active),
         cmocka_unit_test(test_megatron_formula),
         cmocka_unit_test(test_megatron_names),
