@@ -145,14 +145,11 @@ static size_t all_groups(const struct mw_fit *f, struct group *out)
 
 /* ---- terminal --------------------------------------------------------------
  */
-void mw_fit_print(const struct mw_fit *f)
+void mw_fit_print_errors(const struct mw_fit *f)
 {
     struct group groups[GROUPS_MAX];
     size_t n = all_groups(f, groups);
 
-    struct mw_fitted result = mw_fit_result(f);
-
-    mw_fitted_print(&result);
     printf("\n%-72s %4s %6s %6s %6s %6s %6s %6s\n", "per cent", "n", "fit",
            "out", "quiet", "p50", "p90", "bias");
     groups[n++] = (struct group){NULL, NULL};
@@ -168,6 +165,14 @@ void mw_fit_print(const struct mw_fit *f)
                e.n, 100 * e.fitted, 100 * e.out, 100 * e.quiet_out,
                100 * e.out_p50, 100 * e.out_p90, 100 * e.bias);
     }
+}
+
+void mw_fit_print(const struct mw_fit *f)
+{
+    struct mw_fitted result = mw_fit_result(f);
+
+    mw_fitted_print(&result);
+    mw_fit_print_errors(f);
 }
 
 void mw_fit_print_rows(const struct mw_fit *f)

@@ -9,8 +9,10 @@
 
 #include <stdio.h>
 
-/* To stdout: constants with their priors, errors by file. */
+/* To stdout: constants with their priors, and the errors. */
 void mw_fit_print(const struct mw_fit *f);
+/* Errors by file, fitted and left out. */
+void mw_fit_print_errors(const struct mw_fit *f);
 /* To stdout: every row with both errors and the exposed seconds by kind, as
  * predicted with the constants that were there before the fit. */
 void mw_fit_print_rows(const struct mw_fit *f);

@@ -18,6 +18,7 @@
  */
 #include "hwdb/fit/fit_step.h"
 
+#include "hwdb/fit/fit_folds.h"
 #include "hwdb/fit/fit_solve.h"
 
 #include <math.h>
@@ -336,37 +337,77 @@ void mw_fit_run(struct mw_fit *f)
     mw_free(r);
 }
 
-void mw_fit_leave_out(struct mw_fit *f)
+/* Index of the first row of each row's cell. */
+static void cells_of(const struct mw_fit *f, size_t *out)
 {
-    double prior[N_PARAMS], sd[N_PARAMS], step[N_PARAMS], x[N_PARAMS];
-    double *weight = mw_calloc(f->n + 1, sizeof *weight);
-
-    split_params(prior, sd);
     for (size_t i = 0; i < f->n; i++) {
         const char *cell = f->v->rows.v[f->row[i]].cell;
 
-        for (size_t j = 0; j < f->n; j++) {
-            bool is_out = strcmp(f->v->rows.v[f->row[j]].cell, cell) == 0;
+        out[i] = 0;
+        while (strcmp(f->v->rows.v[f->row[out[i]]].cell, cell) != 0) {
+            out[i]++;
+        }
+    }
+}
 
-            if (is_out && j < i) {
-                break; /* done with the first of the cell */
-            }
-            weight[j] = is_out ? 0 : f->weight[j];
-            if (j + 1 < f->n) {
-                continue;
-            }
-            step_within(f, weight, prior, sd, step);
-            for (size_t k = 0; k < f->p; k++) {
-                x[k] = clamp(k, f->x[k] + step[k]);
-            }
-            set_all(f, x);
-            for (size_t o = i; o < f->n; o++) {
-                if (strcmp(f->v->rows.v[f->row[o]].cell, cell) == 0) {
-                    f->left_out[o] = residual(f, o);
-                }
-            }
+/* The step without the rows whose part is `out`, and those rows with it. */
+static void leave_part(struct mw_fit *f, const size_t *part, size_t out,
+                       double *weight)
+{
+    double prior[N_PARAMS], sd[N_PARAMS], step[N_PARAMS], x[N_PARAMS];
+
+    split_params(prior, sd);
+    for (size_t i = 0; i < f->n; i++) {
+        weight[i] = part[i] == out ? 0 : f->weight[i];
+    }
+    step_within(f, weight, prior, sd, step);
+    for (size_t k = 0; k < f->p; k++) {
+        x[k] = clamp(k, f->x[k] + step[k]);
+    }
+    set_all(f, x);
+    for (size_t i = 0; i < f->n; i++) {
+        if (part[i] == out) {
+            f->left_out[i] = residual(f, i);
+        }
+    }
+}
+
+/* Each part below n once. */
+static void leave_parts(struct mw_fit *f, const size_t *part)
+{
+    double *weight = mw_calloc(f->n + 1, sizeof *weight);
+    bool *is_done = mw_calloc(f->n + 1, sizeof *is_done);
+
+    for (size_t i = 0; i < f->n; i++) {
+        if (!is_done[part[i]]) {
+            is_done[part[i]] = true;
+            leave_part(f, part, part[i], weight);
         }
     }
     set_all(f, f->x);
     mw_free(weight);
+    mw_free(is_done);
+}
+
+void mw_fit_leave_out(struct mw_fit *f)
+{
+    size_t *cell = mw_calloc(f->n + 1, sizeof *cell);
+
+    cells_of(f, cell);
+    leave_parts(f, cell);
+    mw_free(cell);
+}
+
+void mw_fit_leave_folds(struct mw_fit *f, size_t folds, uint64_t seed,
+                        bool whole_cells)
+{
+    size_t *unit = mw_calloc(2 * f->n + 1, sizeof *unit), *fold = unit + f->n;
+
+    cells_of(f, unit);
+    for (size_t i = 0; !whole_cells && i < f->n; i++) {
+        unit[i] = i;
+    }
+    mw_fit_folds(unit, f->n, folds, seed, fold);
+    leave_parts(f, fold);
+    mw_free(unit);
 }

@@ -35,5 +35,9 @@ struct mw_fitted mw_fit_result(const struct mw_fit *f);
 /* Fills left_out: for each cell the linearised fit without it, then a true
  * prediction of its rows with those constants. */
 void mw_fit_leave_out(struct mw_fit *f);
+/* The same with a random part of the rows out at a time, or of the cells
+ * (fit_folds.h): how well rows are met that are like those of the fit. */
+void mw_fit_leave_folds(struct mw_fit *f, size_t folds, uint64_t seed,
+                        bool whole_cells);
 
 #endif

@@ -61,6 +61,10 @@ static const struct {
      SCATTERS | SORTS | PRESCALES | LISTS},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2021)",
      SCATTERS},
+    {"megatron-2021-whole",
+     "the same until January 2021: each rank of tensor parallelism sends the "
+     "whole tensor to the next stage (arXiv:2104.04473, section 4.1)",
+     0},
     {"megatron-2021-async",
      "the same of 2022 and 2023: weight gradients hide the all-reduce of "
      "tensor parallelism",

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Names that sources use for what the database calls otherwise. */
 static const char *gpu_alias(const char *name)
@@ -83,6 +84,23 @@ static bool is_alike(const struct mw_gpu *a, const struct mw_gpu *b)
            a->n_links == b->n_links;
 }
 
+/* Is the word in the text, in any case, and no part of a longer one? (EFA is
+ * not in "default".) */
+static bool names(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = text; *at != '\0'; at++) {
+        bool begins = at == text || !isalpha((unsigned char)at[-1]);
+
+        if (begins && strncasecmp(at, word, n) == 0 &&
+            !isalpha((unsigned char)at[n])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The site's own node with such a device, where the row names a site that the
  * database knows. */
 static const struct mw_system *site_system(const struct mw_hwdb *db,
@@ -94,8 +112,8 @@ static const struct mw_system *site_system(const struct mw_hwdb *db,
     } sites[] = {{"Jean Zay", "jean-zay-"}};
 
     for (size_t k = 0; k < sizeof sites / sizeof sites[0]; k++) {
-        for (size_t i = 0; mw_text_has(interconnect, sites[k].said) &&
-                           i < mw_hwdb_system_count(db);
+        for (size_t i = 0;
+             names(interconnect, sites[k].said) && i < mw_hwdb_system_count(db);
              i++) {
             const struct mw_system *s = mw_hwdb_system_at(db, i);
 
@@ -176,7 +194,7 @@ static const char *class_of(const char *text, const char *otherwise)
                  {"TCPX", "tcpx"},     {"OmniPath", "opa"}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (mw_text_has(text, known[i].word)) {
+        if (names(text, known[i].word)) {
             return known[i].class;
         }
     }

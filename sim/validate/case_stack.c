@@ -131,22 +131,25 @@ const char *mw_case_stack_of(const struct mw_measured *r)
 {
     static const struct {
         const char *stack, *words[6];
-    } rules[] = {{"megatron-core-serial", {"overlap OFF"}},
-                 {"jax-paxml", {"Paxml"}},
-                 {"jax", {"MaxText"}},
-                 {"torchtitan", {"torchtitan"}},
-                 {"megatron-core-nemo", {"NeMo", "Megatron-Bridge", "dgxc"}},
-                 {"megatron-core-lm", {"Megatron-Core r0"}},
-                 {"megatron-core", {"Megatron-Core", "MegaScale"}},
-                 {"nanotron", {"nanotron"}},
-                 {"galvatron", {"Galvatron"}},
-                 {"litgpt", {"LitGPT"}},
-                 {"torchtune", {"torchtune"}},
-                 {"internevo", {"InternEvo"}},
-                 {"torch-fsdp", {"FSDP"}},
-                 {"megatron-2021", {"vTrain"}},
-                 {"megatron-deepspeed", {"DeepSpeed"}},
-                 {"megatron-2021", {"Megatron"}}};
+    } rules[] = {
+        {"megatron-core-serial", {"overlap OFF"}},
+        {"jax-paxml", {"Paxml"}},
+        {"jax", {"MaxText"}},
+        {"torchtitan", {"torchtitan"}},
+        {"megatron-core-nemo", {"NeMo", "Megatron-Bridge", "dgxc"}},
+        {"megatron-core-lm", {"Megatron-Core r0"}},
+        {"megatron-core", {"Megatron-Core", "MegaScale"}},
+        {"nanotron", {"nanotron"}},
+        {"megatron-2021-whole",
+         {"Megatron-LM (2021-01", "Megatron-LM (2020", "Megatron-LM (2019"}},
+        {"galvatron", {"Galvatron"}},
+        {"litgpt", {"LitGPT"}},
+        {"torchtune", {"torchtune"}},
+        {"internevo", {"InternEvo"}},
+        {"torch-fsdp", {"FSDP"}},
+        {"megatron-2021", {"vTrain"}},
+        {"megatron-deepspeed", {"DeepSpeed"}},
+        {"megatron-2021", {"Megatron"}}};
 
     if (has_graphs(r)) {
         return "megatron-core-nemo-graphs";

@@ -5,6 +5,7 @@
 #include "mw_test.h"
 
 #include "base/file.h"
+#include "sim/coll/coll_library.h"
 #include "sim/validate/validate_int.h"
 
 #include <stdio.h>
@@ -25,6 +26,7 @@ static int setup(void **state)
     if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
         fail_msg("%s", err.text);
     }
+    mw_coll_library_lend(db);
     *state = db;
     return 0;
 }
@@ -194,6 +196,28 @@ static void test_schedules(void **state)
     mw_validate_release(&v);
 }
 
+/* ---- networks --------------------------------------------------------------
+ */
+/* "default" has the letters of EFA in it; a network's word stands alone. */
+static void test_networks(void **state)
+{
+    static const char header[] =
+        "id,model,seq,global_batch,micro_batch,gpus,nodes,gpu,tp,pp,dp,"
+        "interconnect,framework,step_time_s\n";
+    struct mw_validate v;
+
+    predict(&v, state, header,
+            "a,llama3-8b,4096,64,1,64,8,H100-SXM5-80GB,1,1,64,NDR,own,9\n"
+            "b,llama3-8b,4096,64,1,64,8,H100-SXM5-80GB,1,1,64,by default,"
+            "own,9\n"
+            "c,llama3-8b,4096,64,1,64,8,H100-SXM5-80GB,1,1,64,NVLink4+EFA,"
+            "own,9\n");
+    expect_understood(&v);
+    mw_assert_near(v.rows.v[1].predicted_s, v.rows.v[0].predicted_s, 0, 0);
+    assert_true(v.rows.v[2].predicted_s != v.rows.v[0].predicted_s);
+    mw_validate_release(&v);
+}
+
 /* ---- memory's tables -------------------------------------------------------
  */
 #define LORA(id, model, quantisation, gpu)                                     \
@@ -223,7 +247,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models), cmocka_unit_test(test_sharding),
-        cmocka_unit_test(test_schedules), cmocka_unit_test(test_fine_tuning)};
+        cmocka_unit_test(test_schedules), cmocka_unit_test(test_networks),
+        cmocka_unit_test(test_fine_tuning)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
