@@ -87,10 +87,28 @@ static void print_breakdown(const struct mw_step_result *r)
                "NICs and links\n",
                mw_fmt_seconds(r->shared_wires_s, text));
     }
-    if (r->router_load > 1) {
-        printf("routers as counted by calibrate: the busiest rank's experts "
-               "have %.2f times the mean\n",
-               r->router_load);
+}
+
+static void print_routers(const struct mw_sim_view *v)
+{
+    const struct mw_step_result *r = v->result;
+    const struct mw_workload *w = &v->scenario->workload;
+    const char *how = w->expert_imbalance > 1 ? "as expert_imbalance says"
+                      : v->scenario->router.rows != NULL
+                          ? "as router_counts says"
+                      : r->router_load > 1 && !(w->capacity_factor > 0)
+                          ? "as counted by calibrate"
+                          : "with a capacity";
+
+    if (r->router_load > 1 || r->router_load < 1) {
+        printf("routers %s: the busiest rank's experts have %.2f times the "
+               "mean\n",
+               how, r->router_load);
+    }
+    if (r->router_dropped > 0) {
+        printf("%.1f %% of what is routed finds no room at its expert "
+               "(capacity_factor) and is dropped\n",
+               100 * r->router_dropped);
     }
 }
 
@@ -280,6 +298,7 @@ static void print_people(const struct mw_sim_view *v)
     print_head(v);
     print_rates(v);
     print_breakdown(v->result);
+    print_routers(v);
     print_memory(v->result);
     print_sources(v->result);
     if (v->has_ledger) {
@@ -459,6 +478,7 @@ static json_t *view_json(const struct mw_sim_view *v)
     mw_json_set(o, "breakdown", breakdown_json(r));
     mw_json_set_real(o, "shared_wires_s", r->shared_wires_s);
     mw_json_set_real(o, "router_load", r->router_load);
+    mw_json_set_real(o, "router_dropped", r->router_dropped);
     mw_json_set(o, "memory", memory_json(r));
     mw_json_set_int(o, "events", (long long)r->events);
     mw_json_set_real(o, "wall_time_s", r->wall_time_s);

@@ -132,6 +132,10 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "layout", "offload_nvme", "offload to drives",
                      "plan without offload_nvme");
     }
+    if (w->capacity_factor > 0) {
+        return lacks(err, "workload", "capacity_factor",
+                     "capacities of experts", "leave capacity_factor out");
+    }
     if (w->base_dtype != MW_BASE_SAME) {
         return lacks(err, "workload", "base_dtype", "weights in 4 bits",
                      "take base_dtype same");

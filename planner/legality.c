@@ -24,7 +24,8 @@
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
-    X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks)
+    X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
+    X(capacity)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -230,6 +231,7 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_graph", TT, "cuda_graph <= 1", "no key asks for CUDA graphs", "TorchTitan torchtitan/config/configs.py"},
     {"titan_loss", TT, "loss == 0 && loss_chunks <= 1", "the loss is compiled, whole", "TorchTitan torchtitan/components/loss.py"},
+    {"titan_capacity", TT, "!capacity", "experts take all tokens that are routed to them", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
     {"titan_states", TT, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -270,6 +272,7 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/config/config.py"},
     {"nanotron_loss", NANO, "loss == 0 && loss_chunks <= 1", "no key of the configuration chooses the loss",
      "Nanotron src/nanotron/parallel/tensor_parallel/functional.py"},
+    {"nanotron_capacity", NANO, "!capacity", "experts take all tokens that are routed to them", "Nanotron src/nanotron/nn/moe.py"},
     {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
      "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
     {"nanotron_states", NANO, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -285,6 +288,7 @@ static const struct mw_rule rules[] = {
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},
     {"host_loss", HOST, "loss == 0 && loss_chunks <= 1", "our host executor has one kernel of the loss", "exec/job.c"},
+    {"host_capacity", HOST, "!capacity", "our host executor drops no tokens", "exec/job.c"},
     {"host_optimizer", HOST,
      "optimizer == 'adamw' && main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
      "our host executor has AdamW with fp32 states", "exec/job.c"},
@@ -481,6 +485,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_cuda_graph] = (int64_t)l->cuda_graph;
     v[V_loss] = (int64_t)w->loss;
     v[V_loss_chunks] = w->loss_chunks;
+    v[V_capacity] = w->capacity_factor > 0;
     v[V_tied] = m->tied;
     v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;

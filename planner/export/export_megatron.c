@@ -315,6 +315,7 @@ static void put_experts(struct writer *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
     const struct mw_moe *e = &w->in->scenario->model.moe;
+    const struct mw_workload *k = &w->in->scenario->workload;
 
     if (e->n_experts == 0) {
         return;
@@ -331,6 +332,13 @@ static void put_experts(struct writer *w)
     }
     if (e->shared_ffn > 0) {
         number(w, "moe-shared-expert-intermediate-size", e->shared_ffn);
+    }
+    if (k->capacity_factor > 0) {
+        mw_str_addf(&w->out->file, "--moe-expert-capacity-factor %.6g\n",
+                    k->capacity_factor);
+    }
+    if (k->pads_to_capacity) {
+        flag(w, "moe-pad-expert-input-to-capacity");
     }
     flag(w, "moe-grouped-gemm");
     word(w, "moe-token-dispatcher-type", "alltoall");

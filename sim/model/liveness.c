@@ -37,9 +37,20 @@ struct walk {
     struct mw_layer_peak peak;
 };
 
+/* Of the rows that a router sent here over the mean. */
+static double load_of(const struct mw_sizes *s, const struct mw_op *op)
+{
+    bool is_routed =
+        op->is_routed || (op->kind == MW_OP_COLL &&
+                          (op->dim == MW_DIM_EP || op->dim == MW_DIM_ETP));
+
+    return is_routed && s->work->routed_load > 0 ? s->work->routed_load : 1;
+}
+
 static double dense_bytes(const struct mw_sizes *s, const struct mw_op *op)
 {
-    return s->el * (double)op->m * (double)op->n * (double)op->batch;
+    return s->el * (double)op->m * (double)op->n * (double)op->batch *
+           load_of(s, op);
 }
 
 /* Bytes of a step's output. */
@@ -79,7 +90,7 @@ static double in_bytes(const struct mw_sizes *s, const struct mw_fstep *step)
 
     switch (op->kind) {
     case MW_OP_GEMM:
-        return s->el * (double)op->batch *
+        return s->el * (double)op->batch * load_of(s, op) *
                (step->has_weight   ? m * k
                 : step->is_probs_v ? m * k + k * n
                                    : (m + n) * k);
@@ -116,15 +127,20 @@ static void look(struct walk *w, const char *name, double more)
     }
 }
 
+static double whole_of(const struct mw_sizes *s, const struct mw_fstep *step)
+{
+    return step->op.coll_bytes * load_of(s, &step->op);
+}
+
 static double part_of(const struct mw_sizes *s, const struct mw_fstep *step)
 {
-    return step->op.coll_bytes / mw_fstep_ranks(s, step->op.dim);
+    return whole_of(s, step) / mw_fstep_ranks(s, step->op.dim);
 }
 
 /* The conjugate of a collective turns one gradient into another. */
 static void walk_coll(struct walk *w, const struct mw_fstep *step)
 {
-    double whole = step->op.coll_bytes, part = whole;
+    double whole = whole_of(w->s, step), part = whole;
 
     if (step->coll_b == NO_COLL || step->op.is_ring) {
         return;

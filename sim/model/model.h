@@ -267,8 +267,8 @@ struct mw_op {
     bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
                      made while attention computes with the last one's data:
                      one less than the attention's repeats can hide */
-    bool is_routed; /* of rows that a router sent here: a rank may have more
-                       of them than the mean, of which all figures are */
+    bool is_routed;    /* of rows that a router sent here: a rank may have more
+                          of them than the mean, of which all figures are */
     bool is_attention; /* of a layer's attention part, not of its MLP */
     bool is_return; /* MW_OP_COLL over ep: results (backward: gradients of what
                        was sent) come back to the ranks of their tokens */
@@ -297,8 +297,10 @@ struct mw_work {
     int64_t doc_tokens; /* of a document in a packed sequence; 0: seq */
     enum mw_scaling scaling;
     enum mw_loss loss;
-    int loss_chunks; /* parts of the rank's tokens that head and loss take in
-                        turn, each with its gradient; 0 or 1: whole */
+    int loss_chunks;    /* parts of the rank's tokens that head and loss take in
+                           turn, each with its gradient; 0 or 1: whole */
+    double routed_load; /* of what is sized in memory, tensors of rows that a
+                           router sent here over the mean's; 0: 1 */
 };
 /* Tokens that attention spans: a document's, or the sequence's. */
 int64_t mw_work_span(int64_t seq, int64_t doc_tokens);

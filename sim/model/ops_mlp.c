@@ -106,6 +106,16 @@ static void add_exchange(const struct mw_sizes *s, const char *name,
     }
 }
 
+/* What the rank's experts keep of an uneven router's rows. */
+static void hold_routed(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    for (size_t i = 0; i < out->n && s->work->routed_load > 0; i++) {
+        struct mw_op *op = &out->v[i].op;
+
+        op->save_bytes *= op->is_routed ? s->work->routed_load : 1;
+    }
+}
+
 static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
 {
     int etp = s->work->layout->etp;
@@ -128,6 +138,7 @@ static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
     mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
     mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);
+    hold_routed(s, out);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
                   MW_ALL_GATHER, gathered);
     add_exchange(s, "combine", message, to_experts, true, out);

@@ -403,6 +403,44 @@ static enum mw_status check_parts(struct mw_node *root,
     return MW_OK;
 }
 
+/* How routers spread tokens; counts are part of the scenario's hash. */
+static enum mw_status read_experts(struct mw_node *root, const char *path,
+                                   const struct mw_raw_workload *w,
+                                   struct mw_scenario *out, struct mw_err *err)
+{
+    struct mw_node *node = mw_node_get(root, "workload");
+    const char *key = w->capacity_factor > 0     ? "capacity_factor"
+                      : w->expert_imbalance > 1  ? "expert_imbalance"
+                      : w->router_counts != NULL ? "router_counts"
+                                                 : NULL;
+
+    if (w->pads_to_capacity && !(w->capacity_factor > 0)) {
+        return mw_node_fail(key_node(node, "pad_to_capacity"), err,
+                            "pad_to_capacity without a capacity; give "
+                            "capacity_factor, for example 1.25");
+    }
+    if (key != NULL && out->model.moe.n_experts == 0) {
+        return mw_node_fail(key_node(node, key), err,
+                            "%s needs a model with experts", key);
+    }
+    if (w->router_counts == NULL) {
+        return MW_OK;
+    }
+    if (w->expert_imbalance > 1) {
+        return mw_node_fail(key_node(node, "expert_imbalance"), err,
+                            "router_counts says how experts are loaded; leave "
+                            "expert_imbalance out");
+    }
+    enum mw_status st = mw_router_counts_read(
+        w->router_counts, folder_of(path, &out->arena), &out->model,
+        w->global_batch, &out->arena, &out->router, err);
+
+    if (st == MW_OK) {
+        out->hash = mw_router_counts_hash(out->hash, &out->router, &out->model);
+    }
+    return st;
+}
+
 static enum mw_status read_scenario(struct mw_node *root, const char *path,
                                     struct mw_scenario *out, struct mw_err *err)
 {
@@ -428,6 +466,10 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
     out->workload = mw_workload_of(&raw.workload);
     out->limits = raw.limits;
     out->hash = mw_scenario_hash(&raw, &out->model);
+    st = read_experts(root, path, &raw.workload, out, err);
+    if (st != MW_OK) {
+        return st;
+    }
     st = mw_objective_read(raw.objective, &out->objective, err);
     st = st != MW_OK ? st : take_spares(root, &out->cluster, err);
     st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);

@@ -54,7 +54,20 @@ struct mw_workload {
                            tokens; 0: a sequence is one document */
     enum mw_scaling scaling; /* of FP8 operands */
     enum mw_loss loss;
-    int loss_chunks; /* head and loss in so many parts; 1: whole */
+    int loss_chunks;         /* head and loss in so many parts; 1: whole */
+    double capacity_factor;  /* an expert takes at most so many times the mean
+                                of what is routed; 0: all, nothing is dropped */
+    bool pads_to_capacity;   /* and computes as many, got or not */
+    double expert_imbalance; /* rows of the busiest rank of an expert-parallel
+                                group over the mean; up to 1: even */
+};
+
+/* Rows that each layer's router sends to each expert, of each sequence of whole
+ * steps: [MoE layer][sequence][expert]. */
+struct mw_router_counts {
+    const char *file;    /* NULL: none */
+    const int64_t *rows; /* in the scenario's arena */
+    int n_seqs;
 };
 
 /* Whose features a plan may use (planner/legality.c knows their rules). */
@@ -95,6 +108,7 @@ struct mw_scenario {
     struct mw_model model;
     struct mw_cluster cluster;
     struct mw_workload workload;
+    struct mw_router_counts router;
     struct mw_limits limits;
     struct mw_objective objective;
     bool has_layout;

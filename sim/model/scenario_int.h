@@ -15,6 +15,9 @@ struct mw_raw_workload {
     bool has_dropout;
     int lora_rank, lora_targets, base_dtype, scaling;
     int main_params, exp_avg, exp_avg_sq, loss, loss_chunks;
+    double capacity_factor, expert_imbalance;
+    bool pads_to_capacity;
+    const char *router_counts;
     bool has_lora_targets;
 };
 
@@ -31,6 +34,24 @@ struct mw_raw_scenario {
     struct mw_raw_workload workload;
     struct mw_limits limits;
 };
+
+/*
+ * router_counts.c: a table of the rows that experts get, columns expert and
+ * rows, and layer and sequence where those differ; path relative to `folder`.
+ * Every layer of experts, sequence and expert once, of whole steps. MW_EINPUT
+ * says where it is not so.
+ */
+enum mw_status mw_router_counts_read(const char *path, const char *folder,
+                                     const struct mw_model *model,
+                                     int64_t global_batch,
+                                     struct mw_arena *arena,
+                                     struct mw_router_counts *out,
+                                     struct mw_err *err);
+
+/* Continues a hash over them. */
+uint64_t mw_router_counts_hash(uint64_t h,
+                               const struct mw_router_counts *counts,
+                               const struct mw_model *model);
 
 /* Over model, cluster, workload and limits, after defaults. */
 uint64_t mw_scenario_hash(const struct mw_raw_scenario *raw,

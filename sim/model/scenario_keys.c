@@ -204,6 +204,26 @@ const struct mw_field mw_workload_fields[] = {
      .min = 1,
      .max = 1 << 16,
      .doc = "parts of the tokens that head and loss take in turn"},
+    {.key = "capacity_factor",
+     .type = MW_F_NUM,
+     .offset = W_AT(capacity_factor),
+     .min = 0,
+     .max = 1e6,
+     .doc = "tokens that an expert takes at most, over the mean; 0: all"},
+    {.key = "pad_to_capacity",
+     .type = MW_F_BOOL,
+     .offset = W_AT(pads_to_capacity),
+     .doc = "experts compute their capacity, got or not"},
+    {.key = "expert_imbalance",
+     .type = MW_F_NUM,
+     .offset = W_AT(expert_imbalance),
+     .min = 1,
+     .max = 1e6,
+     .doc = "tokens of the busiest expert-parallel rank over the mean"},
+    {.key = "router_counts",
+     .type = MW_F_STR,
+     .offset = W_AT(router_counts),
+     .doc = "a CSV table of the tokens that each expert gets"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -325,6 +345,7 @@ const struct mw_raw_workload mw_raw_workload_default = {
     .flops = FLOPS_FULL,
     .optimizer = MW_OPTIMIZER_ADAMW,
     .loss_chunks = 1,
+    .expert_imbalance = 1,
     .seed = 1234};
 
 struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
@@ -348,7 +369,10 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .base_dtype = (enum mw_base_dtype)raw->base_dtype,
         .scaling = (enum mw_scaling)raw->scaling,
         .loss = (enum mw_loss)raw->loss,
-        .loss_chunks = raw->loss_chunks};
+        .loss_chunks = raw->loss_chunks,
+        .capacity_factor = raw->capacity_factor,
+        .pads_to_capacity = raw->pads_to_capacity,
+        .expert_imbalance = raw->expert_imbalance};
 }
 
 void mw_workload_default(struct mw_workload *workload)

@@ -3,9 +3,12 @@
  * descendants send a token once to each node (inside a node: to each rank) that
  * has experts of it, by kernels made for it (DeepEP, HybridEP). Where such
  * kernels were measured (hwdb coll_moe.csv: DeepEP on Hopper inside a node and
- * over 2 to 8, on Blackwell inside a node) an exchange takes what they took, else
- * what an all-to-all of as many bytes takes. Left out: uneven routers, which
- * router_load.c has for products; oversubscribed leaves of measured kernels.
+ * over 2 to 8, on Blackwell inside a node) an exchange takes what they took,
+ * else what an all-to-all of as many bytes takes. With uneven routers it ends
+ * when the rank (between nodes, by such kernels, the node) that most tokens go
+ * to has them, or has sent them back. Left out: oversubscribed leaves of
+ * measured kernels; ranks on one host's cores, whose exchanges share its
+ * memory, so that the sum counts and not the busiest.
  */
 #include "sim/cost/leaf.h"
 #include "sim/step/step_int.h"
@@ -35,9 +38,20 @@ static double once_per_node(const struct mw_step_price *p,
     return n * (1 - pow(1 - 1 / n, k)) / k;
 }
 
+static double load_of(const struct mw_step_price *p, const struct mw_op *op)
+{
+    if (op->dim != MW_DIM_EP || op->coll != MW_ALL_TO_ALL ||
+        p->ctx->gpu->is_cpu) {
+        return 1;
+    }
+    return p->ctx->stack.sends_once && p->group[MW_DIM_EP].n_nodes > 1
+               ? p->router.nodes
+               : p->router.synced;
+}
+
 double mw_step_coll_bytes(const struct mw_step_price *p, const struct mw_op *op)
 {
-    return op->coll_bytes * once_per_node(p, op);
+    return op->coll_bytes * once_per_node(p, op) * load_of(p, op);
 }
 
 /* A scale of 4 bytes for 128 elements of FP8 travels along (DeepEP). */
@@ -62,7 +76,8 @@ static bool is_measured(const struct mw_step_price *p, const struct mw_op *op,
         .n_experts = moe->n_experts,
         .top_k = moe->top_k,
         .node_limit = moe->node_limit,
-        .token_bytes = op->coll_bytes / moe->top_k * with_scales(p, op),
+        .token_bytes =
+            op->coll_bytes / moe->top_k * with_scales(p, op) * load_of(p, op),
         .is_return = op->is_return,
         .group = p->group[MW_DIM_EP]};
 

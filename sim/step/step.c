@@ -104,6 +104,30 @@ static bool fits_host(const struct mw_step_price *p,
     return !(most * p->ctx->gpus_per_node > p->ctx->system->host_mem_bytes);
 }
 
+/* What the allocator holds on the fullest stage when the busiest rank of an
+ * uneven router holds as much as at most in nine of ten. */
+static double busy_reserved_bytes(struct mw_step_frame *f,
+                                  const struct mw_schedule *s)
+{
+    double *act = mw_arena_alloc(&f->arena, (size_t)f->n_virtual, sizeof *act);
+    struct mw_step_price p = f->price;
+    double most = 0;
+
+    p.router.held = p.router.held_p90;
+    mw_step_size_memory(&p);
+    for (int k = 0; k < f->n_virtual; k++) {
+        act[k] = mw_vstage_activation_bytes(&p, f->vstage[k].n_units);
+    }
+    for (int d = 0; d < f->n_devices; d++) {
+        struct mw_stage_memory m = {0};
+
+        mw_stage_memory_of(&p, f->units[d], mw_step_frame_is_twin(f, d),
+                           mw_schedule_high_water(s, d, act), &m);
+        most = fmax(most, m.reserved_bytes);
+    }
+    return most;
+}
+
 static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
                         struct mw_step_result *out)
 {
@@ -132,8 +156,11 @@ static void fill_memory(struct mw_step_frame *f, const struct mw_schedule *s,
         out->reserved_bytes =
             fmax(out->reserved_bytes, out->memory[d].reserved_bytes);
     }
-    out->reserved_p90_bytes =
-        out->reserved_bytes * p->ctx->stack.memory.reserve_spread;
+    double busy = p->router.held_p90 > p->router.held
+                      ? busy_reserved_bytes(f, s)
+                      : out->reserved_bytes;
+
+    out->reserved_p90_bytes = busy * p->ctx->stack.memory.reserve_spread;
     out->fits = out->peak_bytes <= out->usable_bytes && fits_host(p, out);
 }
 
@@ -249,6 +276,7 @@ static enum mw_status fill_time(struct mw_step_frame *f,
             fill_stages(timeline, &plan->layout, opts->stages_s);
         }
         out->router_load = f->price.router.synced;
+        out->router_dropped = f->price.router.dropped;
         fill_figures(f, plan->n_microbatches, out);
     }
     mw_free(pace);

@@ -56,6 +56,8 @@ struct mw_step_result {
                               met on NICs or links */
     double router_load; /* rows of the busiest rank of an expert-parallel group
                            over the mean, as priced; 1: even, or not known */
+    double router_dropped; /* part of what is routed that finds no room at its
+                              expert (capacity_factor) */
     uint64_t events;
     double wall_time_s;
     uint64_t rung_count[MW_RUNG_COUNT]; /* operators priced by each rung */

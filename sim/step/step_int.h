@@ -208,7 +208,7 @@ struct mw_group mw_step_grad_group(const struct mw_step_price *p,
 const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
                                         const struct mw_op *op);
 /* Its buffer; less than the operator's where the stack sends a token once to
- * each node that has experts of it. */
+ * each node that has experts of it; of an uneven router the busiest rank's. */
 double mw_step_coll_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
 /* What it takes alone. */

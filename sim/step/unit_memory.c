@@ -110,7 +110,8 @@ static double habit_bytes(const struct mw_step_price *p, bool is_moe)
         bytes += row * m->n_heads * mw_model_v_dim(m) / l->tp * habit->cp_kept;
     }
     if (is_moe && (modules & MW_MODULE_MOE) == 0) { /* the table keeps 2 */
-        bytes += (habit->moe_kept - 2) * x * own * m->moe.top_k;
+        bytes +=
+            (habit->moe_kept - 2) * x * own * m->moe.top_k * p->router.held;
     }
     return bytes;
 }
@@ -165,25 +166,36 @@ static double frozen_inputs(const struct mw_step_price *p, int layer)
                 0);
 }
 
+/* With the rows that the busiest rank holds of an uneven router; of our
+ * executor on a CPU the mean's are counted. */
+static struct mw_work held_work(const struct mw_step_price *p)
+{
+    struct mw_work work = p->work;
+
+    work.routed_load = p->ctx->gpu->is_cpu ? 0 : p->router.held;
+    return work;
+}
+
 static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
 {
+    const struct mw_work work = held_work(p);
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     struct mw_unit_size *size = &p->size[unit];
     bool is_moe = unit == MW_UNIT_MOE;
     enum mw_recompute recompute = p->layout->recompute;
-    double table = mw_layer_activation_bytes(&p->work, p->layer[unit]);
-    double again = mw_layer_recompute_bytes(&p->work, p->layer[unit]);
+    double table = mw_layer_activation_bytes(&work, p->layer[unit]);
+    double again = mw_layer_recompute_bytes(&work, p->layer[unit]);
     double base = recompute == MW_RECOMPUTE_FULL ? table + again : table;
     double more = habit_bytes(p, is_moe) + frozen_inputs(p, p->layer[unit]) +
                   (habit->kept_factor - 1) * base;
     double copies = is_moe && recompute != MW_RECOMPUTE_FULL
                         ? habit->moe_copies * row_bytes(p) * own_part(p) *
                               p->scenario->model.hidden *
-                              p->scenario->model.moe.top_k
+                              p->scenario->model.moe.top_k * p->router.held
                         : 0;
     struct mw_layer_peak peak;
 
-    mw_layer_backward_peak(&p->work, p->layer[unit], &peak);
+    mw_layer_backward_peak(&work, p->layer[unit], &peak);
     size->activation_bytes = table;
     size->transient_bytes = habit->grads_factor * peak.bytes;
     size->transient_at = peak.at;
@@ -254,11 +266,12 @@ static void size_head(struct mw_step_price *p)
         habit->head_grad_bytes * mw_step_tied_params(p);
     size->transient_at = "head";
     if (m->n_mtp > 0) {
+        const struct mw_work work = held_work(p);
+
         size->activation_bytes *= 1 + m->n_mtp;
         size->activation_bytes +=
-            m->n_mtp *
-            (mw_layer_activation_bytes(&p->work, mw_step_mtp_layer(p)) +
-             mw_mtp_activation_bytes(&p->work));
+            m->n_mtp * (mw_layer_activation_bytes(&work, mw_step_mtp_layer(p)) +
+                        mw_mtp_activation_bytes(&p->work));
     }
 }
 

@@ -63,6 +63,9 @@ expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args
 args "sum(int(s.strip('EmL')[2:]) for s in o['pipeline-model-parallel-layout'].split('|')) == 61"
 args "o['pipeline-model-parallel-layout'].startswith('Et*') and o['pipeline-model-parallel-layout'].endswith('mL') and o['pipeline-model-parallel-layout'].count('|') == 7"
 args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and o['moe-layer-freq'] == '([0]*3+[1]*58)' and o['kv-lora-rank'] == '512' and o['fp8-format'] == 'hybrid'"
+scenario capacity deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', capacity_factor: 1.25, pad_to_capacity: true'
+expect 0 "$mw" export capacity.yaml --to megatron-core -o out.args
+args "o['moe-expert-capacity-factor'] == '1.25' and o['moe-pad-expert-input-to-capacity']"
 
 # Context forms, HSDP, FSDP, offload.
 scenario ring llama3-8b 2 'tp: 1, cp: 2, cp_form: ring, dp: 8, zero: 1, dp_shard: 4, micro_batch: 1'

@@ -92,6 +92,10 @@ static void refusals(void **state)
     l.cuda_graph = MW_GRAPH_STACK;
     check_refused("gpt-small", "fp32, loss_chunks: 2", &l,
                   "leave loss and loss_chunks out");
+    check_refused("{hidden: 64, layers: 4, heads: 4, ffn: 128, vocab: 256, "
+                  "moe: {experts: 4, top_k: 2, ffn: 64}}",
+                  "fp32, capacity_factor: 1.25", &l,
+                  "capacities of experts; leave capacity_factor out");
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");
