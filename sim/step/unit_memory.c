@@ -106,7 +106,8 @@ static double habit_bytes(const struct mw_step_price *p, bool is_moe)
     if (m->norm == MW_NORM_RMS) {
         bytes += x * own * habit->kept_rms;
     }
-    if (l->cp > 1) {
+    /* The table has it where heads are dealt out. */
+    if (l->cp > 1 && l->cp_form != MW_CP_A2A && l->cp_inner <= 1) {
         bytes += row * m->n_heads * mw_model_v_dim(m) / l->tp * habit->cp_kept;
     }
     if (is_moe && (modules & MW_MODULE_MOE) == 0) { /* the table keeps 2 */

@@ -468,6 +468,9 @@ void mw_case_layout(struct mw_case *c)
     l->sp = sp_of(c);
     if (mw_text_has(c->row->framework, "ulysses")) {
         l->cp_form = MW_CP_A2A;
+    } else if (l->cp > 1 && mw_text_has(c->row->framework, "overlap OFF")) {
+        mw_case_fill(c, MW_FILL_CP_FORM);
+        l->cp_form = MW_CP_A2A;
     }
     l->recompute = recompute_of(c);
     l->micro_batch = micro_batch_of(c);

@@ -85,6 +85,9 @@
     X(MEGASCALE, "megascale",                                                  \
       "MegaScale's Megatron-LM of 2023: sequence parallelism and selective "   \
       "recomputation (Korthikanti et al.), without which it does not fit")     \
+    X(CP_FORM, "cp_form",                                                      \
+      "a2a for SimuMax's runs on B200 (--cp-comm-type a2a, its guide to "      \
+      "repeating them, section 7), else what the row says, or p2p")            \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \

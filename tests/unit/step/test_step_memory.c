@@ -205,6 +205,39 @@ static void test_habits_of_stacks(void **state)
     mw_step_result_release(&fsdp);
 }
 
+/* Transformer Engine keeps attention's output beside what the projection keeps
+ * of it: a habit, but where heads are dealt out it is in the table. */
+static void test_outputs_kept_under_cp(void **state)
+{
+    struct bench *b = *state;
+    const struct mw_model *m = &b->scenario.model;
+
+    const enum mw_cp_form forms[] = {MW_CP_GATHER, MW_CP_A2A};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct mw_layout l;
+        double kept[2];
+
+        mw_layout_default(&l);
+        l.cp = 2;
+        l.dp = 8;
+        l.cp_form = forms[i];
+        for (int again = 0; again < 2; again++) {
+            b->ctx.stack.memory.cp_kept = again;
+            struct mw_step_result r = memory_of(b, &l);
+
+            kept[again] = r.memory[0].activation_bytes;
+            mw_step_result_release(&r);
+        }
+        b->ctx.stack.memory.cp_kept = 0;
+        /* 2 bytes of half of the tokens */
+        int64_t outputs = b->scenario.workload.seq * m->hidden * m->n_layers;
+
+        mw_assert_near(kept[1] - kept[0],
+                       forms[i] == MW_CP_A2A ? 0 : (double)outputs, 1e-12, 1);
+    }
+}
+
 /* Whole weights are there while they are loaded, if nothing later is larger. */
 static void test_loading_whole_weights(void **state)
 {
@@ -361,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_recomputation_keeps_less),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_habits_of_stacks),
+        cmocka_unit_test(test_outputs_kept_under_cp),
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
         cmocka_unit_test(test_some_layers_recomputed),

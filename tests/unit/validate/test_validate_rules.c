@@ -34,13 +34,14 @@ static int teardown(void **state)
     return 0;
 }
 
-static void predict(struct mw_validate *v, void **state, const char *rows)
+static void predict_of(struct mw_validate *v, void **state, const char *header,
+                       const char *rows)
 {
     struct mw_outfile out;
     struct mw_err err = {0};
 
     assert_int_equal(mw_outfile_open(&out, "rules.csv", &err), MW_OK);
-    fputs(HEADER, out.f);
+    fputs(header, out.f);
     fputs(rows, out.f);
     assert_int_equal(mw_outfile_commit(&out, &err), MW_OK);
     mw_validate_init(v, *state);
@@ -48,6 +49,11 @@ static void predict(struct mw_validate *v, void **state, const char *rows)
         fail_msg("%s", err.text);
     }
     mw_validate_finish(v);
+}
+
+static void predict(struct mw_validate *v, void **state, const char *rows)
+{
+    predict_of(v, state, HEADER, rows);
 }
 
 /* A GPT of 1.3B on 8 A100: heads, micro-batch and time as given. */
@@ -240,6 +246,40 @@ static void test_stack_by_framework(void **state)
     }
 }
 
+/* SimuMax's runs deal heads out under context parallelism. */
+static void test_context_parallel_form(void **state)
+{
+    const struct {
+        const char *framework;
+        int cp;
+        enum mw_cp_form form;
+        int is_filled;
+    } rows[] = {{"Megatron-LM + TE 2.11, overlap OFF", 8, MW_CP_A2A, 1},
+                {"Megatron-LM + TE 2.11, overlap OFF", 1, MW_CP_GATHER, 0},
+                {"Megatron-LM + TE 2.11", 8, MW_CP_GATHER, 0},
+                {"DeepSpeed ulysses", 8, MW_CP_A2A, 0}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[512];
+        struct mw_validate v;
+        const struct mw_case *c;
+
+        snprintf(text, sizeof text,
+                 "a,llama2-7b,32768,8,1,8,1,B200-SXM,1,1,%d,%d,bf16,\"%s\",1\n",
+                 8 / rows[i].cp, rows[i].cp, rows[i].framework);
+        predict_of(&v, state,
+                   "id,model,seq,global_batch,micro_batch,gpus,nodes,gpu,tp,"
+                   "pp,dp,cp,dtype,framework,step_time_s\n",
+                   text);
+        c = v.rows.v[0].state;
+        assert_null(v.rows.v[0].skipped);
+        assert_int_equal(c->layout.cp_form, rows[i].form);
+        assert_int_equal(v.rows.v[0].fills >> MW_FILL_CP_FORM & 1,
+                         rows[i].is_filled);
+        mw_validate_release(&v);
+    }
+}
+
 /* BigScience's runs with ZeRO-3, and others under DeepSpeed. */
 static void test_stack_by_zero_stage(void **state)
 {
@@ -358,6 +398,7 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_variant),
         cmocka_unit_test(test_stack_by_framework),
+        cmocka_unit_test(test_context_parallel_form),
         cmocka_unit_test(test_stack_by_zero_stage),
         cmocka_unit_test(test_strong_scaling),
         cmocka_unit_test(test_weak_scaling),
