@@ -86,9 +86,9 @@ static double send_Bps_per_rank(const struct mw_coll_world *w,
  * How far the NICs of a group and of the others on its nodes are promised
  * twice: two GPUs of a switch with one NIC, each in a group of its own.
  */
-static double oversubscribed(const struct mw_coll_world *w,
-                             const struct mw_coll_query *q,
-                             const struct coll_group *g)
+static double promised(const struct mw_coll_world *w,
+                       const struct mw_coll_query *q,
+                       const struct coll_group *g)
 {
     double device_Bps = w->shape.nic_Mbps * 125e3;
     double wanted_Bps =
@@ -96,6 +96,26 @@ static double oversubscribed(const struct mw_coll_world *w,
     return g->place.n_nodes > 1 && q->nic_sharers > 1
                ? fmax(1, wanted_Bps / shared_net_Bps(w, q))
                : 1;
+}
+
+/* How far NCCL overrates a ring over all of a node's GPUs. */
+static double overrated(const struct mw_coll_world *w,
+                        const struct coll_group *g)
+{
+    const struct mw_nccl_graph *ring = &g->graphs->ring;
+    double ring_Bps = 1e9 * ring->n_channels * (double)ring->bw_inter;
+
+    return w->plugin.ring_Bps > 0 && g->place.n_nodes > 1 &&
+                   g->place.ppn == w->shape.n_gpus
+               ? fmax(1, ring_Bps / w->plugin.ring_Bps)
+               : 1;
+}
+
+static double oversubscribed(const struct mw_coll_world *w,
+                             const struct mw_coll_query *q,
+                             const struct coll_group *g)
+{
+    return fmax(promised(w, q, g), overrated(w, g));
 }
 
 /*

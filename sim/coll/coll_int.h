@@ -29,7 +29,8 @@ struct coll_group {
 /* What NCCL's network plugin brings (coll_plugins.csv). */
 struct coll_plugin {
     bool is_any;
-    bool no_gdr; /* the host carries what NICs send and receive */
+    bool no_gdr;     /* the host carries what NICs send and receive */
+    double ring_Bps; /* of a ring over whole nodes; 0: what NCCL takes it for */
     float latency_us;
     uint8_t protos; /* bit per protocol it leaves on */
     /* Copies of LL and LL128 by the host, 0: none: loads and stores up to so

@@ -13,7 +13,7 @@
 
 struct row {
     const char *nic, *protocols;
-    double latency_us, gdr, copy_above_bytes, copy_us, copy_GBps;
+    double latency_us, gdr, ring_GBps, copy_above_bytes, copy_us, copy_GBps;
 };
 
 static const char *nic_of(const struct mw_hwdb *db, const char *slug)
@@ -56,6 +56,8 @@ static enum mw_status read_rows(const char *path, struct mw_arena *arena,
          0},
         {"protocols", MW_C_STR, offsetof(struct row, protocols), true, 0, 0, 0},
         {"gdr", MW_C_NUM, offsetof(struct row, gdr), false, 0, 1, 1},
+        {"ring_GBps", MW_C_NUM, offsetof(struct row, ring_GBps), false, 0, 1e6,
+         0},
         {"copy_above_bytes", MW_C_NUM, offsetof(struct row, copy_above_bytes),
          false, 0, 1e9, 0},
         {"copy_us", MW_C_NUM, offsetof(struct row, copy_us), false, 0, 1e6, 0},
@@ -107,6 +109,7 @@ enum mw_status coll_plugin_find(const struct mw_hwdb *db,
             found = (struct coll_plugin){
                 .is_any = true,
                 .no_gdr = !(rows[i].gdr > 0),
+                .ring_Bps = 1e9 * rows[i].ring_GBps,
                 .latency_us = (float)rows[i].latency_us,
                 .protos = protocols_of(rows[i].protocols),
                 .copy_above_bytes = rows[i].copy_above_bytes,

@@ -176,6 +176,12 @@ struct mw_stack {
     bool tensor_lists; /* the optimizer takes all tensors in a few launches */
     bool prescales;    /* gradients are divided by the number of replicas where
                           they    lie, before they are summed */
+    bool sums_whole;   /* ZeRO-2 and -3: gradients are all-reduced, and a rank
+                          keeps its share */
+    double reuse_params; /* ZeRO-3: a weight is freed after a pass unless it
+                            is used again before so many parameters are
+                            (DeepSpeed, stage3_max_reuse_distance); 0: kept
+                            from recomputation to the backward pass */
     struct mw_stack_memory memory;
     bool has_graphs; /* whole iterations are captured, unless a layout says
                         otherwise: the host issues nothing */

@@ -32,7 +32,8 @@ enum {
     BY_OWNER = 32,   /* each rank broadcasts the tensors that it updates */
     SORTS = 64,      /* tokens that experts get from several ranks are sorted */
     PRESCALES = 128, /* gradients are divided by the replicas before the sum */
-    LISTS = 256      /* the optimizer takes all tensors in a few launches */
+    LISTS = 256,     /* the optimizer takes all tensors in a few launches */
+    SUMS = 512       /* sharded gradients are all-reduced */
 };
 
 static const struct {
@@ -83,11 +84,12 @@ static const struct {
     {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",
      FA2},
     {"torchtitan-eager", "torchtitan without torch.compile", FA2},
-    {"megatron-deepspeed-zero3", "the same with ZeRO-3", SCATTERS},
+    {"megatron-deepspeed-zero3",
+     "the same with ZeRO-3 of 2021 (DeepSpeed 0.3.17)", SCATTERS | SUMS},
     {"megatron-deepspeed-zero3-sync",
      "the same, waiting for the device after each layer "
      "(--synchronize-each-layer)",
-     SCATTERS},
+     SCATTERS | SUMS},
     {"deepspeed",
      "Hugging Face Transformers under DeepSpeed's ZeRO-3, loss "
      "fused with the head",
@@ -152,6 +154,15 @@ static enum mw_status read_figure(const struct mw_hwdb *db, const char *name,
     return MW_OK;
 }
 
+/* Nothing where no row of this stack says otherwise. */
+static void take_if_said(const struct mw_hwdb *db, const char *name,
+                         const char *stack, double *out)
+{
+    if (read_figure(db, name, stack, out, NULL) != MW_OK) {
+        *out = 0;
+    }
+}
+
 static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                                  struct mw_stack *out, struct mw_err *err)
 {
@@ -191,11 +202,8 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
             return status;
         }
     }
-    /* Nothing where no row of this stack says otherwise. */
-    if (read_figure(db, "host_pass_bytes", name, &s.host_pass_bytes, NULL) !=
-        MW_OK) {
-        s.host_pass_bytes = 0;
-    }
+    take_if_said(db, "host_pass_bytes", name, &s.host_pass_bytes);
+    take_if_said(db, "reuse_params", name, &s.reuse_params);
     /* Rows give what is left over; zero is no value of a row. */
     s.elementwise = 1 / s.elementwise;
     for (size_t i = 0; i < n_figures; i++) {
@@ -260,6 +268,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         ctx->stack.sorts = (stacks[i].habits & SORTS) != 0;
         ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
         ctx->stack.prescales = (stacks[i].habits & PRESCALES) != 0;
+        ctx->stack.sums_whole = (stacks[i].habits & SUMS) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
         if (status == MW_OK) {
             status = mw_stack_bucket_read(ctx->db, &ctx->stack, err);

@@ -296,6 +296,9 @@ void mw_zero_many_colls(const struct mw_step_price *p,
                         const int n_units[MW_UNIT_COUNT],
                         const struct mw_group groups[2],
                         struct mw_zero_colls *out);
+/* ZeRO-3: of a layer's weights, what is gathered a third time, since it was
+ * freed between recomputation and the backward pass; 0 to 1. */
+double mw_zero_again(const struct mw_step_price *p, enum mw_step_unit unit);
 void mw_zero_reduce_colls(const struct mw_step_price *p, const double params[2],
                           const double pieces[2],
                           const struct mw_group groups[2],

@@ -18,6 +18,17 @@
  *                one scale a rank. Both errors of the compression are kept, 4
  *                bytes a parameter and 4 / n
  *
+ * DeepSpeed 0.3.17 sums sharded gradients by an all-reduce of which a rank
+ * keeps its share (runtime/zero/stage3.py average_tensor; BigScience's logs of
+ * 2021 say "reduce_scatter": false), and frees a weight after each pass through
+ * its module unless it is used again before D parameters are (_keep_for_later;
+ * stage3_max_reuse_distance, 1e9). Recomputation brings a layer of P parameters
+ * back, forward and then backward: a weight that lies d parameters before its
+ * end is used again 2 d later, so as many are gathered once more as lie further
+ * than D / 2 from the end:
+ *
+ *   again = max(0, 1 - D / (2 P))          of a third gather of each layer
+ *
  * Left out: scales of quantised blocks (4 bytes for thousands of elements),
  * tensors of one dimension, which qgZ reduces whole; the warm-up steps.
  */
@@ -53,6 +64,23 @@ bool mw_zero_has_node_copy(const struct mw_step_price *p,
            g->n_nodes > 1 && g->ranks_per_node > 1;
 }
 
+double mw_zero_again(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    const struct mw_stack *stack = &p->ctx->stack;
+    const struct mw_unit_size *size = &p->size[unit];
+    double params =
+        size->dense_params + mw_step_copy_params(p, unit) + size->expert_params;
+    double back = 2 * params;
+
+    if (p->layout->zero != 3 || !p->layout->reshard ||
+        p->layout->recompute != MW_RECOMPUTE_FULL ||
+        (unit != MW_UNIT_DENSE && unit != MW_UNIT_MOE) ||
+        !(stack->reuse_params > 0) || !(back > stack->reuse_params)) {
+        return 0;
+    }
+    return 1 - stack->reuse_params / back;
+}
+
 /* params of one kind, dense or of experts, and their bytes as weights. */
 static void add_compressed(const struct mw_step_price *p, double params,
                            double weight_bytes, const struct mw_group *g,
@@ -72,16 +100,22 @@ static void add_compressed(const struct mw_step_price *p, double params,
         params * int4_bytes / g->ranks_per_node, &outer);
 }
 
+/* again_bytes: of the weights, gathered once more after recomputation. */
 static void add_plain(const struct mw_step_price *p, double params,
-                      double weight_bytes, const struct mw_group *g,
-                      struct mw_zero_colls *out)
+                      double weight_bytes, double again_bytes,
+                      const struct mw_group *g, struct mw_zero_colls *out)
 {
-    add(out, MW_ZERO_SCATTER, MW_REDUCE_SCATTER, params * p->grad_bytes, g);
+    add(out, MW_ZERO_SCATTER,
+        p->ctx->stack.sums_whole ? MW_ALL_REDUCE : MW_REDUCE_SCATTER,
+        params * p->grad_bytes, g);
     if (p->layout->zero == 3) {
         add(out, MW_ZERO_FORWARD, MW_ALL_GATHER, weight_bytes, g);
     }
     if (p->layout->zero == 3 && p->layout->reshard) {
         add(out, MW_ZERO_BACKWARD, MW_ALL_GATHER, weight_bytes, g);
+    }
+    if (again_bytes > 0) {
+        add(out, MW_ZERO_BACKWARD, MW_ALL_GATHER, again_bytes, g);
     }
 }
 
@@ -100,7 +134,7 @@ void mw_zero_many_colls(const struct mw_step_price *p,
                         const struct mw_group groups[2],
                         struct mw_zero_colls *out)
 {
-    double params[2] = {0, 0}, weights[2] = {0, 0};
+    double params[2] = {0, 0}, weights[2] = {0, 0}, again[2] = {0, 0};
     bool is_small = p->layout->grad_compression == MW_COMPRESS_ZEROPP;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
@@ -108,12 +142,18 @@ void mw_zero_many_colls(const struct mw_step_price *p,
         enum mw_step_unit u = (enum mw_step_unit)unit;
 
         if (n_units[unit] > 0) {
+            double dense_bytes =
+                mw_unit_dense_bytes(p, size) + mw_step_copy_bytes(p, u);
+            double expert_bytes = mw_unit_expert_bytes(p, size);
+            double part = mw_zero_again(p, u);
+
             params[0] += n_units[unit] *
                          (size->dense_params + mw_step_copy_params(p, u));
             params[1] += n_units[unit] * size->expert_params;
-            weights[0] += n_units[unit] * (mw_unit_dense_bytes(p, size) +
-                                           mw_step_copy_bytes(p, u));
-            weights[1] += n_units[unit] * mw_unit_expert_bytes(p, size);
+            weights[0] += n_units[unit] * dense_bytes;
+            weights[1] += n_units[unit] * expert_bytes;
+            again[0] += n_units[unit] * part * dense_bytes;
+            again[1] += n_units[unit] * part * expert_bytes;
         }
     }
     out->n = 0;
@@ -121,7 +161,7 @@ void mw_zero_many_colls(const struct mw_step_price *p,
         if (is_small) {
             add_compressed(p, params[i], weights[i], &groups[i], out);
         } else {
-            add_plain(p, params[i], weights[i], &groups[i], out);
+            add_plain(p, params[i], weights[i], again[i], &groups[i], out);
         }
     }
 }

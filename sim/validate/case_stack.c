@@ -71,7 +71,9 @@ static const char *torchtitan_of(const struct mw_measured *r)
 
 /* BigScience's notes say where Megatron ran without DeepSpeed. Its scripts for
  * ZeRO-3 (experiments/gpt2-meg-ds-zero) wait after each layer; the numbered
- * experiments do not (gpt2.md: "removed: --synchronize-each-layer"). */
+ * experiments do not (gpt2.md: "removed: --synchronize-each-layer"; their
+ * checkpoints of two "layers" are of one, which --split-transformers halves).
+ */
 static const char *deepspeed_of(const struct mw_measured *r)
 {
     if (mw_text_has(r->note, "DS=N")) {
