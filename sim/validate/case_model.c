@@ -157,6 +157,29 @@ static bool from_moe_preset(struct mw_case *c, struct mw_model *m)
     return true;
 }
 
+static bool is_or_unsaid(double cell, int value)
+{
+    return isnan(cell) || (int)cell == value;
+}
+
+/* A dense model whose sizes are those of its name's preset has the preset's
+ * norms, biases and positions too; the layers are the row's. */
+static bool from_dense_preset(struct mw_case *c, struct mw_model *m)
+{
+    const struct mw_measured *r = c->row;
+
+    if (r->experts > 0 || isnan(r->layers) || !spelled_apart(r->model, m) ||
+        m->moe.n_experts > 0 || (int)r->hidden != m->hidden ||
+        (int)r->heads != m->n_heads ||
+        !is_or_unsaid(r->kv_heads, m->n_kv_heads) ||
+        !is_or_unsaid(r->ffn, m->ffn) || !is_or_unsaid(r->vocab, m->vocab)) {
+        return false;
+    }
+    mw_case_fill(c, MW_FILL_FAMILY);
+    m->n_layers = (int)r->layers;
+    return true;
+}
+
 /* `from` in a name written as `to`; is there a preset of that name? */
 static bool preset_written(const char *name, const char *from, const char *to,
                            struct mw_model *m)
@@ -192,7 +215,7 @@ void mw_case_model(struct mw_case *c)
     struct mw_model model = {0};
     struct mw_err why = {0};
 
-    if (from_moe_preset(c, &model)) {
+    if (from_moe_preset(c, &model) || from_dense_preset(c, &model)) {
         c->scenario.model = model;
     } else if (!isnan(r->hidden) && !isnan(r->layers) && !isnan(r->heads) &&
                r->heads > 0) {

@@ -31,6 +31,9 @@
     X(MOE, "moe",                                                              \
       "mixture of experts from the preset; cut to fewer layers it has one "    \
       "leading dense layer and no further prediction")                         \
+    X(FAMILY, "family",                                                        \
+      "norms, biases, positions and a tied head of the preset whose sizes "    \
+      "the row has")                                                           \
     X(KV_HEADS, "kv_heads", "as many key-value heads as heads")                \
     X(FFN, "ffn", "4 x hidden, or 8/3 x hidden when gated")                    \
     X(VOCAB, "vocab", "51200, Megatron-LM's padded GPT-2 vocabulary")          \

@@ -64,6 +64,11 @@ static void expect_understood(const struct mw_validate *v)
     }
 }
 
+static bool has_fill(const struct mw_validate_row *row, enum mw_fill fill)
+{
+    return (row->fills >> fill & 1) != 0;
+}
+
 /* ---- models ----------------------------------------------------------------
  */
 static void test_models(void **state)
@@ -110,6 +115,40 @@ static void test_models(void **state)
             v.rows.v[i].skipped,
             "architecture is not given and no preset has the name");
     }
+    mw_validate_release(&v);
+}
+
+#define SIZES_HEADER                                                           \
+    "id,model,hidden,layers,heads,kv_heads,ffn,vocab,seq,global_batch,"        \
+    "micro_batch,gpus,nodes,gpu,tp,pp,dp,zero,dtype,framework,step_time_s\n"
+#define SIZED(id, model, sizes)                                                \
+    id "," model "," sizes                                                     \
+       ",4096,256,2,64,8,H100-SXM5-80GB,2,1,32,1,bf16,NeMo 24.07,1\n"
+
+/* The sizes of Nemotron-4 15B and its name are that model, with rotary
+ * positions and a head of its own; under another name, or with other words,
+ * they are a GPT of Megatron-LM. Fewer layers are the model's layers. */
+static void test_family(void **state)
+{
+    struct mw_validate v;
+    const struct mw_validate_row *r;
+
+    predict(&v, state, SIZES_HEADER,
+            SIZED("a", "nemotron4-15b", ",,,,,")
+                SIZED("b", "nemotron4-15b", "6144,32,48,8,24576,256000")
+                    SIZED("c", "other", "6144,32,48,8,24576,256000")
+                        SIZED("d", "nemotron4-15b", "6144,32,48,8,24576,51200")
+                            SIZED("e", "nemotron4-15b", "6144,16,48,8,,"));
+    expect_understood(&v);
+    r = v.rows.v;
+    mw_assert_near(r[1].predicted_s, r[0].predicted_s, 0, 0);
+    mw_assert_near(r[1].peak_bytes, r[0].peak_bytes, 0, 0);
+    assert_true(has_fill(&r[1], MW_FILL_FAMILY));
+    assert_true(r[2].peak_bytes < r[1].peak_bytes);
+    assert_false(has_fill(&r[2], MW_FILL_FAMILY));
+    assert_false(has_fill(&r[3], MW_FILL_FAMILY));
+    assert_true(has_fill(&r[4], MW_FILL_FAMILY));
+    assert_true(r[4].predicted_s < r[1].predicted_s);
     mw_validate_release(&v);
 }
 
@@ -164,11 +203,6 @@ static void test_sharding(void **state)
 
 /* ---- schedules -------------------------------------------------------------
  */
-static bool has_fill(const struct mw_validate_row *row, enum mw_fill fill)
-{
-    return (row->fills >> fill & 1) != 0;
-}
-
 #define PIPELINE(id, vpp, schedule)                                            \
     id ",llama3.1-405b,8192,64,1,512,64,H100-SXM5-80GB,8,8,8," vpp             \
        ",fsdp2," schedule ",bf16,torchtitan 2024-12,9\n"
@@ -246,9 +280,9 @@ static void test_fine_tuning(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models), cmocka_unit_test(test_sharding),
-        cmocka_unit_test(test_schedules), cmocka_unit_test(test_networks),
-        cmocka_unit_test(test_fine_tuning)};
+        cmocka_unit_test(test_models),   cmocka_unit_test(test_family),
+        cmocka_unit_test(test_sharding), cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_networks), cmocka_unit_test(test_fine_tuning)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
