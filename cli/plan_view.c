@@ -191,6 +191,8 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_str(o, "cuda_graph", mw_cuda_graph_name(l->cuda_graph));
     mw_json_set_int(o, "dp_shard", l->dp_shard);
     mw_json_set_bool(o, "reshard", l->reshard);
+    mw_json_set_int(o, "fsdp_unit", l->fsdp_unit);
+    mw_json_set_int(o, "fsdp_prefetch", l->fsdp_prefetch);
     mw_json_set_int(o, "recompute_layers", l->recompute_layers);
     set_modules(o, l->recompute_modules);
     mw_json_set_str(o, "grad_compression",

@@ -122,6 +122,13 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->dp_shard > 0) {
         layout_count(page, "replicas that shard among each other", l->dp_shard);
     }
+    if (l->fsdp_unit != 1) {
+        layout_count(page, "layers gathered at once (0: a stage)",
+                     l->fsdp_unit);
+    }
+    if (l->fsdp_prefetch >= 0) {
+        layout_count(page, "units gathered ahead", l->fsdp_prefetch);
+    }
     add_offload(page, l);
     layout_row(page, "order of ranks, fastest first", l->order);
     layout_row(page, "layers of virtual stages",

@@ -20,6 +20,8 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .recompute_modules = -1,
                                     .overlap_off = -1,
                                     .bucket_size = -1,
+                                    .fsdp_unit = -1,
+                                    .fsdp_prefetch = -1,
                                     .cuda_graph = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
@@ -48,6 +50,9 @@ static const struct {
     {"cp_inner", offsetof(struct mw_search_opts, cp_inner), 1, 1 << 20},
     {"dp_shard", offsetof(struct mw_search_opts, dp_shard), 0, 1 << 20},
     {"bucket_size", offsetof(struct mw_search_opts, bucket_size), 0, INT_MAX},
+    {"fsdp_unit", offsetof(struct mw_search_opts, fsdp_unit), 0, 1 << 20},
+    {"fsdp_prefetch", offsetof(struct mw_search_opts, fsdp_prefetch), 0,
+     MW_FSDP_PREFETCH_MAX},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
     {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
      1 << 20},
@@ -99,6 +104,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"recompute_modules", MW_FREE_RECOMPUTE_MODULES},
         {"overlap_off", MW_FREE_OVERLAP},
         {"bucket_size", MW_FREE_BUCKET},
+        {"fsdp_unit", MW_FREE_FSDP_UNIT},
+        {"fsdp_prefetch", MW_FREE_FSDP_PREFETCH},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -118,7 +125,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
                            "reshard, offload, recompute_layers, "
                            "recompute_modules, overlap_off, bucket_size, "
-                           "cp_inner, dtype, grad_dtype, grad_compression, all",
+                           "fsdp_unit, fsdp_prefetch, cp_inner, dtype, "
+                           "grad_dtype, grad_compression, all",
                            (int)n, text);
         }
         opts->free |= (unsigned)e->value;
@@ -270,7 +278,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
-        "recompute_modules, overlap_off, bucket_size, "
-        "cuda_graph",
+        "recompute_modules, overlap_off, bucket_size, fsdp_unit, "
+        "fsdp_prefetch, cuda_graph",
         key);
 }

@@ -25,7 +25,7 @@
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
-    X(capacity)
+    X(capacity) X(fsdp_unit) X(fsdp_prefetch)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -94,6 +94,9 @@ static const struct mw_rule rules[] = {
     {"megatron_reshard", MEG, "reshard",
      "weights that stay gathered are ZeRO-2 here (optim_grads)",
      "Megatron-LM megatron/training/arguments.py, --data-parallel-sharding-strategy"},
+    {"megatron_units", MEG, "fsdp_unit == 1 && fsdp_prefetch != 0",
+     "a unit is one layer, and the next one is gathered ahead (overlap_off has param_gather)",
+     "Megatron-LM megatron/core/distributed/fsdp/mcore_fsdp_adapter.py, fsdp_unit_modules"},
     {"megatron_compression", MEG, "!grad_compression", "gradients go whole",
      "Megatron-LM megatron/core/distributed/param_and_grad_buffer.py"},
     {"megatron_optimizer", MEG, "optimizer != 'adam8bit' && optimizer != 'adafactor'",
@@ -171,6 +174,8 @@ static const struct mw_rule rules[] = {
     {"mds_dp_shard", MDS, "dp_shard > 0 -> zero == 3", "groups of replicas (MiCS, hpZ) need ZeRO-3, not {zero}",
      "DeepSpeed deepspeed/runtime/zero/mics.py"},
     {"mds_reshard", MDS, "reshard", "ZeRO-3 frees what it gathered", "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
+    {"mds_units", MDS, "fsdp_unit == 1", "modules are gathered as they are called, never several layers at once",
+     "DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py"},
     {"mds_compression", MDS, "grad_compression == 1 -> experts == 0",
      "1-bit Adam reduces all gradients over one group, experts have their own",
      "DeepSpeed deepspeed/runtime/comm/nccl.py"},
@@ -225,6 +230,9 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/distributed/parallel_dims.py:187"},
     {"titan_overlap", TT, "!off_grads && !off_params", "FSDP2 always prefetches and reduces beside other work",
      "PyTorch torch/distributed/fsdp/_fully_shard"},
+    {"titan_units", TT, "fsdp_unit == 1 && fsdp_prefetch != 0 && fsdp_prefetch <= 1",
+     "each block is wrapped by itself, and one is gathered ahead",
+     "TorchTitan torchtitan/models/llama3/parallelize.py, apply_fsdp"},
     {"titan_bucket", TT, "bucket_size == 0", "a wrapped layer is reduced at once, replicas in buckets of a fixed size",
      "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",
@@ -286,6 +294,7 @@ static const struct mw_rule rules[] = {
 
     {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
+    {"host_units", HOST, "fsdp_unit >= 1 && fsdp_prefetch <= 0", "our host executor gathers units of layers, none ahead", "exec/job.c"},
     {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},
     {"host_loss", HOST, "loss == 0 && loss_chunks <= 1", "our host executor has one kernel of the loss", "exec/job.c"},
     {"host_capacity", HOST, "!capacity", "our host executor drops no tokens", "exec/job.c"},
@@ -493,6 +502,8 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_cp_form] = ID_FORM + (int64_t)l->cp_form;
     v[V_dp_shard] = l->dp_shard;
     v[V_reshard] = l->reshard;
+    v[V_fsdp_unit] = l->fsdp_unit;
+    v[V_fsdp_prefetch] = l->fsdp_prefetch;
     v[V_offload_nvme] = (int64_t)l->offload_nvme;
     v[V_cp_inner] = l->cp_inner;
     v[V_grad_compression] = (int64_t)l->grad_compression;

@@ -210,7 +210,8 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
            a->recompute_layers == b->recompute_layers &&
            a->recompute_modules == b->recompute_modules &&
-           a->overlap_off == b->overlap_off &&
+           a->overlap_off == b->overlap_off && a->fsdp_unit == b->fsdp_unit &&
+           a->fsdp_prefetch == b->fsdp_prefetch &&
            a->bucket_size == b->bucket_size && a->cuda_graph == b->cuda_graph &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&

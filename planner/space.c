@@ -294,6 +294,24 @@ static void find_buckets(struct mw_space *s)
             : (struct mw_int_list){sizes, 1};
 }
 
+/* A layer at a time and as far ahead as the stack goes, and where asked for up
+ * to 8 layers or a whole stage, and none or two units ahead. */
+static void find_units(struct mw_space *s)
+{
+    static const int64_t units[] = {1, 2, 4, 8, 0}, ahead[] = {-1, 0, 2};
+    const struct mw_limits *l = &s->scenario->limits;
+
+    s->fsdp_units = l->fsdp_unit.n > 0
+                        ? l->fsdp_unit
+                        : (struct mw_int_list){
+                              units, is_freed(s, MW_FREE_FSDP_UNIT) ? 5 : 1};
+    s->fsdp_prefetches =
+        l->fsdp_prefetch.n > 0
+            ? l->fsdp_prefetch
+            : (struct mw_int_list){ahead,
+                                   is_freed(s, MW_FREE_FSDP_PREFETCH) ? 3 : 1};
+}
+
 /* Graphs cost memory that is not priced, so wider ones would always win: they
  * are enumerated where they are listed. */
 static void find_graphs(struct mw_space *s)
@@ -325,6 +343,7 @@ static void find_rare(struct mw_space *s)
     find_precision(s);
     find_compressions(s);
     find_buckets(s);
+    find_units(s);
     find_graphs(s);
     find_modules(s);
 }
@@ -462,9 +481,9 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
 
     space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
                            l->recompute_modules.n + l->overlap_off.n +
-                           l->bucket_size.n + l->cuda_graph.n +
-                           l->offload_optimizer.n + l->offload_weights.n +
-                           l->offload_activations.n >
+                           l->bucket_size.n + l->cuda_graph.n + l->fsdp_unit.n +
+                           l->fsdp_prefetch.n + l->offload_optimizer.n +
+                           l->offload_weights.n + l->offload_activations.n >
                        0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);

@@ -62,6 +62,10 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
            mw_limits_list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
            (!mw_layout_has_buckets(l) ||
             mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
+           (l->zero < 3 ||
+            (mw_limits_list_allows(&limits->fsdp_unit, l->fsdp_unit) &&
+             mw_limits_list_allows(&limits->fsdp_prefetch,
+                                   l->fsdp_prefetch))) &&
            (l->recompute != MW_RECOMPUTE_SELECTIVE ||
             mw_limits_sets_allow(&limits->recompute_modules,
                                  mw_layout_modules(l), -1)) &&

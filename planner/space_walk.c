@@ -59,7 +59,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     if ((work->optimizer.kind != MW_OPTIMIZER_ADAMW || layout->dp_shard > 0 ||
          layout->cp_inner > 1 || layout->recompute_layers > 0 ||
          layout->recompute_modules != 0 || !layout->reshard ||
-         layout->bucket_size > 0 ||
+         layout->bucket_size > 0 || layout->fsdp_unit != 1 ||
+         layout->fsdp_prefetch >= 0 ||
          layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
@@ -214,6 +215,41 @@ static uint64_t walk_compressed(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Units of ZeRO-3 and how far they are gathered ahead: mostly one way each.
+ * Of those not listed, no more than one that takes all of a stage's layers. */
+static uint64_t walk_units(struct walk *w, struct mw_layout layout,
+                           bool only_count)
+{
+    const struct mw_space *s = w->s;
+    int unit = s->opts->fsdp_unit, ahead = s->opts->fsdp_prefetch;
+    int chunks = layout.pp * layout.vpp;
+    int size = (s->scenario->model.n_layers + chunks - 1) / chunks;
+    bool is_listed = s->scenario->limits.fsdp_unit.n > 0,
+         is_free = layout.zero == 3;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < (unit >= 0 || !is_free ? 1 : s->fsdp_units.n); i++) {
+        layout.fsdp_unit = unit >= 0 ? unit
+                           : is_free ? (int)s->fsdp_units.v[i]
+                                     : 1;
+        if (unit < 0 && is_free && !is_listed && i > 0 &&
+            layout.fsdp_unit >= size) {
+            continue;
+        }
+        for (size_t j = 0;
+             j < (ahead >= 0 || !is_free ? 1 : s->fsdp_prefetches.n); j++) {
+            layout.fsdp_prefetch = ahead >= 0 ? ahead
+                                   : is_free  ? (int)s->fsdp_prefetches.v[j]
+                                              : -1;
+            n += walk_compressed(w, layout, only_count);
+            if (w->how == MW_WALK_SEED) {
+                return n;
+            }
+        }
+    }
+    return n;
+}
+
 /* Groups of replicas and resharding. */
 static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                           bool only_count)
@@ -236,7 +272,7 @@ static uint64_t walk_rare(struct walk *w, struct mw_layout layout,
                 break;
             }
             layout.reshard = s->reshard[r];
-            n += walk_compressed(w, layout, only_count);
+            n += walk_units(w, layout, only_count);
         }
     }
     return n;

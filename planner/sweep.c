@@ -304,6 +304,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " bucket %d",
                       o->bucket_size);
     }
+    if (o->fsdp_unit >= 0 || o->fsdp_prefetch >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " units %d %d",
+                      o->fsdp_unit, o->fsdp_prefetch);
+    }
     if (o->dtype >= 0 || o->grad_dtype >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " types %d %d",
                       o->dtype, o->grad_dtype);

@@ -60,6 +60,12 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (!l->reshard) {
         mw_str_add(&text, ", no reshard");
     }
+    if (l->fsdp_unit != 1) {
+        mw_str_addf(&text, ", fsdp_unit %d", l->fsdp_unit);
+    }
+    if (l->fsdp_prefetch >= 0) {
+        mw_str_addf(&text, ", fsdp_prefetch %d", l->fsdp_prefetch);
+    }
     if (l->grad_compression != MW_COMPRESS_NONE) {
         mw_str_addf(&text, ", grad_compression %s",
                     mw_grad_compression_name(l->grad_compression));

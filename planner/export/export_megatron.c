@@ -178,6 +178,27 @@ static void put_tp_overlap(struct writer *w)
 
 /* ---- data parallel state ---------------------------------------------------
  */
+/* Elements of a rank's largest layer. */
+static int64_t largest_layer(const struct mw_export_in *in)
+{
+    struct mw_params params = {0};
+    int64_t most = 0, sum = 0;
+
+    mw_model_params(&in->scenario->model, &params);
+    for (size_t i = 0; i < params.n; i++) {
+        bool is_next = i > 0 && params.v[i].layer != params.v[i - 1].layer;
+        bool is_layer = params.v[i].layer >= 0 &&
+                        params.v[i].layer < in->scenario->model.n_layers;
+
+        sum = (is_next ? 0 : sum) +
+              (is_layer ? mw_param_shard_count(&params.v[i], &in->plan->layout)
+                        : 0);
+        most = sum > most ? sum : most;
+    }
+    mw_array_release(&params);
+    return most;
+}
+
 static void put_zero(struct writer *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
@@ -200,6 +221,10 @@ static void put_zero(struct writer *w)
     }
     if (l->bucket_size > 0) {
         number(w, "ddp-bucket-size", l->bucket_size);
+    }
+    if (l->fsdp_prefetch > 0) { /* half of it is for gathers */
+        number(w, "suggested-communication-unit-size",
+               2 * l->fsdp_prefetch * largest_layer(w->in));
     }
     if (l->dp_shard > 0 && l->dp_shard < l->dp) {
         number(w, "num-distributed-optimizer-instances", l->dp / l->dp_shard);

@@ -92,6 +92,7 @@ struct mw_limits {
     /* Sets, as in mw_layout; what is listed is enumerated. */
     struct mw_int_list recompute_modules, overlap_off;
     struct mw_int_list bucket_size; /* what is listed is enumerated */
+    struct mw_int_list fsdp_unit, fsdp_prefetch; /* the same */
     /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
      */
     struct mw_int_list dtype, grad_dtype, grad_compression, cuda_graph;

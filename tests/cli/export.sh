@@ -89,6 +89,12 @@ scenario modules llama3-8b 2 'tp: 2, sp: true, dp: 8, micro_batch: 1, recompute:
 expect 0 "$mw" export modules.yaml --to megatron-core -o out.args
 grep -qx -- '--recompute-modules core_attn layernorm mlp' out.args || fail "modules: $(grep recompute out.args)"
 expect 1 "$mw" export modules.yaml --to nanotron -o out.yaml
+scenario units llama3-8b 2 'tp: 1, dp: 16, zero: 3, fsdp_prefetch: 2, micro_batch: 1'
+expect 0 "$mw" export units.yaml --to megatron-core -o out.args
+# 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) + 2 x 4096 elements a layer, twice two of them
+args "o['suggested-communication-unit-size'] == str(4 * (4096 * 53248 + 8192))"
+expect 1 "$mw" export units.yaml --to torchtitan -o out.toml
+grep -q 'titan_units' stderr.txt || fail "two units ahead in torchtitan: $(cat stderr.txt)"
 scenario fsdp llama3-8b 2 'tp: 1, dp: 16, zero: 3, micro_batch: 1'
 expect 0 "$mw" export fsdp.yaml --to megatron-core -o out.args
 grep -q '^torchrun' stdout.txt || fail "FSDP under CUDA_DEVICE_MAX_CONNECTIONS: $(cat stdout.txt)"

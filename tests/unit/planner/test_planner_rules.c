@@ -188,6 +188,22 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
     }
 }
 
+/* What is gathered at once, and ahead. */
+static bool may_wrap(const struct world *w, const struct mw_layout *l)
+{
+    int framework = w->scenario.limits.framework, ahead = l->fsdp_prefetch;
+
+    return framework == MW_FRAMEWORK_ANY ||
+           (framework == MW_FRAMEWORK_HOST
+                ? l->fsdp_unit >= 1 && ahead <= 0
+                : l->fsdp_unit == 1 &&
+                      (framework == MW_FRAMEWORK_TORCHTITAN ||
+                               framework == MW_FRAMEWORK_NANOTRON
+                           ? ahead == -1 || ahead == 1
+                           : framework != MW_FRAMEWORK_MEGATRON_CORE ||
+                                 ahead != 0));
+}
+
 /* What computes in which types, and what makes gradients smaller. */
 static bool may_run_types(const struct world *w, const struct mw_layout *l)
 {
@@ -331,7 +347,7 @@ static void test_10000_random_scenarios(void **state)
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
              n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0,
-             n_graphs = 0;
+             n_graphs = 0, n_units = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -347,7 +363,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 12);
+            opts.free = 1U << pick(seed, 14, 14);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
@@ -368,9 +384,10 @@ static void test_10000_random_scenarios(void **state)
             n_inner += l->cp_inner > 1;
             n_modules += l->recompute_modules != 0;
             n_buckets += l->bucket_size > 0;
+            n_units += mw_layout_wraps(l);
             n_graphs += l->cuda_graph != MW_GRAPH_STACK;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
-            if (!may_run(&w, l) || !may_run_rare(&w, l) ||
+            if (!may_run(&w, l) || !may_run_rare(&w, l) || !may_wrap(&w, l) ||
                 !may_run_types(&w, l)) {
                 fail_msg("%s cannot run %s, order %s",
                          mw_framework_name(w.scenario.limits.framework),
@@ -390,7 +407,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_rare > 200);
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
-    assert_true(n_buckets > 20 && n_graphs > 20);
+    assert_true(n_buckets > 20 && n_graphs > 20 && n_units > 20);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

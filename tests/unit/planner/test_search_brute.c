@@ -97,7 +97,8 @@ static void random_world(uint64_t seed, struct world *w)
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
         : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
-                          "cuda_graph: [stack, attn, full_iteration]"
+                          "cuda_graph: [stack, attn, full_iteration], "
+                          "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
                         : ", recompute_modules: [[mlp], [core_attn, "
                           "layernorm], core_attn], overlap_off: [[tp], "
                           "[grad_reduce, tp]]";
@@ -120,6 +121,7 @@ static void test_random_spaces(void **state)
 {
     (void)state;
     int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0, n_sets = 0;
+    int n_units = 0;
     char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < SPACES; seed++) {
@@ -138,7 +140,7 @@ static void test_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 12) | 1U << pick(seed, 15, 12);
+                        : 1U << pick(seed, 14, 14) | 1U << pick(seed, 15, 14);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.bucket_size = seed % 16 == 2 ? 30000000 : -1;
         opts.is_full = pick(seed, 13, 8) == 0;
@@ -161,6 +163,7 @@ static void test_random_spaces(void **state)
 
             n_rare += *mw_layout_rare_text(&c->layout, text) != '\0';
             n_buckets += c->layout.bucket_size > 0;
+            n_units += mw_layout_wraps(&c->layout);
             n_sets += seed % 8 == 6 && c->layout.recompute_modules > 0 &&
                       c->layout.overlap_off > 0;
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
@@ -173,6 +176,7 @@ static void test_random_spaces(void **state)
     assert_true(n_uneven > 0);
     assert_true(n_rare > 0);
     assert_true(n_buckets > SPACES / 20);
+    assert_true(n_units > SPACES / 40);
     assert_true(n_sets > 0);
 }
 
