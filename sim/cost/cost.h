@@ -157,6 +157,8 @@ struct mw_stack {
     double attention; /* rate of its fused attention over the best kernel's */
     double attention_back; /* the same of the backward pass */
     double grouped; /* rate of its experts' products over one batched product */
+    bool sums_in_place;        /* weight gradients' products add to what is
+                                  there (gradient_accumulation_fusion) */
     bool scatters_boundary;    /* TP ranks send a share each between stages and
                                   gather it there (Narayanan et al., SC 2021,
                                   section 4.1) */

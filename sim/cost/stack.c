@@ -33,7 +33,8 @@ enum {
     SORTS = 64,      /* tokens that experts get from several ranks are sorted */
     PRESCALES = 128, /* gradients are divided by the replicas before the sum */
     LISTS = 256,     /* the optimizer takes all tensors in a few launches */
-    SUMS = 512       /* sharded gradients are all-reduced */
+    SUMS = 512,      /* sharded gradients are all-reduced */
+    IN_PLACE = 1024  /* a weight gradient's product adds to what is there */
 };
 
 static const struct {
@@ -68,8 +69,9 @@ static const struct {
      0},
     {"megatron-2021-async",
      "the same of 2022 and 2023: weight gradients hide the all-reduce of "
-     "tensor parallelism",
-     SCATTERS},
+     "tensor parallelism and are added to by their products "
+     "(--no-gradient-accumulation-fusion takes it back)",
+     SCATTERS | IN_PLACE},
     {"megatron-2021-composed",
      "the same put together from timings of kernels, without the once-per-step "
      "work of the host (vTrain's single-node table)",
@@ -267,6 +269,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         ctx->stack.sends_once = (stacks[i].habits & SENDS_ONCE) != 0;
         ctx->stack.sorts = (stacks[i].habits & SORTS) != 0;
         ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
+        ctx->stack.sums_in_place = (stacks[i].habits & IN_PLACE) != 0;
         ctx->stack.prescales = (stacks[i].habits & PRESCALES) != 0;
         ctx->stack.sums_whole = (stacks[i].habits & SUMS) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);

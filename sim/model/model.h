@@ -290,6 +290,8 @@ struct mw_work {
     enum mw_dtype dtype;      /* of activations and GEMM inputs */
     bool is_flash;            /* fused attention (no s x s tensor stored) */
     bool has_dropout;         /* masks stored (Megatron of 2021) */
+    bool sums_in_place;       /* has_dropout's time: a product adds to the
+                                 gradient itself */
     enum mw_dtype grad_dtype; /* that weight gradients accumulate in */
     int lora_rank;            /* adapters alone learn; 0: all weights do */
     enum mw_lora_targets lora_targets;

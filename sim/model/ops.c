@@ -368,7 +368,7 @@ static void emit_backward(const struct mw_sizes *s, const struct mw_fstep *step,
 
 /* dW[out, in] += dY^T X: the gradient is read and written where it
  * accumulates; of the time of dropout, the product was written on its own and
- * read again to be added. */
+ * read again to be added, until products added to it themselves. */
 static void emit_linear_w(const struct mw_sizes *s, const struct mw_fstep *step,
                           struct mw_ops *out)
 {
@@ -392,10 +392,11 @@ static void emit_linear_w(const struct mw_sizes *s, const struct mw_fstep *step,
     }
     op.pass = MW_PASS_W;
     op.save_bytes = op.cast_elements = 0;
-    op.bytes = s->gemm_el * rows * (double)(op.n + op.k) +
-               (2 * mw_dtype_bytes(s->work->grad_dtype) +
-                (s->work->has_dropout ? 2 * s->el : 0)) *
-                   weights;
+    op.bytes =
+        s->gemm_el * rows * (double)(op.n + op.k) +
+        (2 * mw_dtype_bytes(s->work->grad_dtype) +
+         (s->work->has_dropout && !s->work->sums_in_place ? 2 * s->el : 0)) *
+            weights;
     op.m = step->op.n;
     op.n = step->op.k;
     op.k = step->op.m;

@@ -114,14 +114,17 @@ static bool has_graphs(const struct mw_measured *r)
 }
 
 /* NVIDIA's own since 2022, with the asynchronous all-reduce that its forks
- * switch off (deepspeedai/Megatron-DeepSpeed issue 447). */
+ * switch off (deepspeedai/Megatron-DeepSpeed issue 447). The example of GPT-3
+ * in its README is of April 2021. */
 static bool has_async_reduction(const struct mw_measured *r)
 {
     static const char *const words[] = {"Megatron-LM (2022",
                                         "Megatron-LM (2023", NULL};
 
     return is_old_gpu(r) && (has_any(r->framework, words) ||
-                             strcmp(r->framework, "Megatron-LM") == 0);
+                             (strcmp(r->framework, "Megatron-LM") == 0 &&
+                              (r->source == NULL ||
+                               !mw_text_has(r->source, "pretrain_gpt3_175B"))));
 }
 
 bool mw_case_is_composed(const struct mw_measured *r)

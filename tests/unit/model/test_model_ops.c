@@ -545,6 +545,8 @@ static void test_eager_kernels(void **state)
     f.work.is_flash = false;
     f.work.has_dropout = true;
     eager = find(layer(&f, 0, MW_PASS_W), "fc1")->bytes;
+    f.work.sums_in_place = true;
+    mw_assert_near(find(layer(&f, 0, MW_PASS_W), "fc1")->bytes, fused, 0, 0);
     mw_assert_near(eager - fused, 4.0 * 12288 * 49152, 1e-12, 0);
     mw_assert_near(find(layer(&f, 0, MW_PASS_F), "softmax")->bytes, 9 * pairs,
                    0, 0);
