@@ -114,11 +114,14 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
-    if (mw_layout_wraps(l)) {
-        return lacks(err, "layout",
-                     l->fsdp_unit != 1 ? "fsdp_unit" : "fsdp_prefetch",
-                     "units of several layers, nor gathers ahead",
-                     "plan without fsdp_unit and fsdp_prefetch");
+    if (l->fsdp_unit == 0) {
+        return lacks(err, "layout", "fsdp_unit",
+                     "a stage and its ends as one unit",
+                     "set fsdp_unit to the layers of a stage");
+    }
+    if (l->fsdp_prefetch > 0) {
+        return lacks(err, "layout", "fsdp_prefetch", "gathers ahead",
+                     "plan with fsdp_prefetch 0 or without");
     }
     if (l->cuda_graph != MW_GRAPH_STACK) {
         return lacks(err, "layout", "cuda_graph", "CUDA graphs",

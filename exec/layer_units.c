@@ -3,8 +3,9 @@
  * buffers, and for stages 2 and 3 the traffic of single layers.
  *
  * A unit is what is reduced or gathered at once: everything with ZeRO-1, a
- * layer (or an end of the model) from ZeRO-2 on; tensors of experts, which
- * other ranks share, are units of their own. A unit's n elements fall into as
+ * layer (or an end of the model) from ZeRO-2 on, fsdp_unit layers of a virtual
+ * stage with ZeRO-3; tensors of experts, which other ranks share, are units of
+ * their own. A unit's n elements fall into as
  * many equal parts as its group has ranks; rank r owns the r-th. A buffer that
  * is split stores the owned parts of all units one after another:
  *
@@ -17,7 +18,10 @@
  *              are reduce-scattered; the own parts are added to the stored ones
  *           3  weights too: a layer's are gathered before F and before B into
  *              a buffer of its units, and forgotten afterwards; without
- *              `reshard` before F alone, into a buffer of all units
+ *              `reshard` before F alone, into a buffer of all units. Of
+ *              several layers the first one's F, the last one's B and W come
+ *              first: they gather, and clear the gradients' buffer, which the
+ *              first one's W sends
  *
  * With dp_shard a group is a set of that many replicas, and what was reduced is
  * added over the ranks that have the same share in the other sets (Zhao et al.,
@@ -76,11 +80,6 @@ size_t mw_buffer_size(const struct mw_exec *ex, enum mw_buffer buffer)
         return is_split(ex, (int)buffer) ? s->n_stored : s->n_total;
     }
     return is_split(ex, (int)buffer) ? s->n_learning_stored : s->n_learning;
-}
-
-static bool learns_in(const struct mw_unit *u, int layer)
-{
-    return !u->is_frozen && u->layer == layer;
 }
 
 size_t mw_units_largest(const struct mw_exec *ex)
@@ -181,8 +180,9 @@ enum mw_status mw_layer_fetch(struct mw_exec *ex, int layer, enum mw_pass pass)
     bool is_there = pass != MW_PASS_F && !ex->job->layout.reshard;
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 3) && !is_there;
          i++) {
-        if (ex->shards.units.v[i].layer == layer) {
-            MW_TRY(fetch_unit(ex, &ex->shards.units.v[i]));
+        const struct mw_unit *u = &ex->shards.units.v[i];
+        if ((pass == MW_PASS_F ? u->layer : u->last) == layer) {
+            MW_TRY(fetch_unit(ex, u));
         }
     }
     return MW_OK;
@@ -192,7 +192,7 @@ void mw_layer_begin_weight(struct mw_exec *ex, int layer)
 {
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        if (learns_in(u, layer)) {
+        if (!u->is_frozen && u->last == layer) {
             ex->dev->ops->zero(ex->dev, ex->unit_g + u->place,
                                u->n * sizeof(float));
         }
@@ -203,7 +203,7 @@ enum mw_status mw_layer_end_weight(struct mw_exec *ex, int layer)
 {
     for (size_t i = 0; i < ex->shards.units.n && is_split(ex, 2); i++) {
         const struct mw_unit *u = &ex->shards.units.v[i];
-        if (learns_in(u, layer)) {
+        if (!u->is_frozen && u->layer == layer) {
             const struct mw_piece all = whole(ex, u);
             float *own = ex->unit_g + own_place(ex, u, u->place);
             MW_TRY(mw_unit_collective(ex, "gradients", u, false, &all,

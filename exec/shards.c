@@ -55,16 +55,39 @@ struct kind {
     bool is_expert, is_frozen;
 };
 
-static void open_unit(struct mw_shards *shards, int layer, struct kind kind)
+/* Layers that are gathered at once with this one: the virtual stage's in sets
+ * of fsdp_unit. Ends of the model are by themselves. */
+struct span {
+    int first, last;
+};
+
+static struct span span_of(const struct mw_job *job, int layer)
+{
+    int begin = 0, k = 0, size = job->layout.fsdp_unit;
+    if (layer < 0 || layer >= job->model->n_layers || size == 1 ||
+        job->layout.zero < 3) {
+        return (struct span){layer, layer};
+    }
+    while (layer >= begin + job->layers[k]) {
+        begin += job->layers[k++];
+    }
+    int end = begin + job->layers[k];
+    int first = begin + (layer - begin) / size * size;
+    return (struct span){first, (first + size < end ? first + size : end) - 1};
+}
+
+static void open_unit(struct mw_shards *shards, struct span layers,
+                      struct kind kind)
 {
     struct mw_unit u = {.offset = shards->n_total,
                         .stored = shards->n_stored,
-                        .layer = layer,
+                        .layer = layers.first,
+                        .last = layers.last,
                         .is_expert = kind.is_expert,
                         .is_frozen = kind.is_frozen};
     for (size_t i = 0; i < shards->units.n; i++) {
         const struct mw_unit *before = &shards->units.v[i];
-        u.place += before->layer == layer ? before->n : 0;
+        u.place += before->layer == u.layer ? before->n : 0;
     }
     mw_array_push(&shards->units, u);
 }
@@ -142,15 +165,15 @@ static bool is_embedding(const struct mw_param *p)
     return strcmp(p->name, "embed.weight") == 0;
 }
 
-/* Does a unit end before this tensor? From ZeRO-2 on, before another layer; and
- * a matrix that is tied has a unit of its own, so that both copies fall into
- * shares alike and their gradients can be added share by share. */
+/* Does a unit end before this tensor? From ZeRO-2 on, before another set of
+ * layers; and a matrix that is tied has a unit of its own, so that both copies
+ * fall into shares alike and their gradients can be added share by share. */
 static bool begins_unit(const struct mw_shards *shards,
                         const struct mw_job *job, const struct mw_param *p)
 {
     const struct mw_slice *before = &shards->slices.v[shards->slices.n - 1];
     return job->layout.zero >= 2 &&
-           (p->layer != last_unit(shards)->layer ||
+           (span_of(job, p->layer).first != last_unit(shards)->layer ||
             (job->model->tied && is_embedding(before->param)));
 }
 
@@ -171,7 +194,7 @@ static bool add_stage(struct mw_shards *shards, const struct mw_job *job,
             is_open = false;
         }
         if (!is_open) {
-            open_unit(shards, p->layer, kind);
+            open_unit(shards, span_of(job, p->layer), kind);
         }
         is_open = true;
         add_slice(shards, &job->layout, (int)i, at, false);
@@ -212,7 +235,7 @@ static void add_tied(struct mw_shards *shards, const struct mw_job *job, int id,
 {
     if (job->layout.zero >= 2) {
         close_unit(shards, job, at.pp);
-        open_unit(shards, job->model->n_layers, kind);
+        open_unit(shards, span_of(job, job->model->n_layers), kind);
     }
     add_slice(shards, &job->layout, id, at, true);
 }

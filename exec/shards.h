@@ -44,8 +44,9 @@ struct mw_unit {
     size_t offset, n; /* a multiple of 16 times the group's ranks */
     size_t n_used;    /* elements of tensors among them */
     size_t stored;    /* where the own part is in a buffer that is split */
-    size_t place;     /* among the units of its layer */
-    int layer;        /* with one unit for all layers: of the first */
+    size_t place;     /* among the units of its layers */
+    int layer, last;  /* the first and the last layer whose tensors it may have;
+                         with one unit for all layers the first alone */
     bool is_frozen;   /* adapters alone learn */
     bool is_expert;   /* shared by the ranks that have the same experts */
 };
@@ -57,7 +58,8 @@ struct mw_shards {
         struct mw_slice *v;
         size_t n, cap;
     } slices;
-    /* One, and one of experts; from ZeRO-2 on so many for each layer. */
+    /* One, and one of experts; from ZeRO-2 on so many for each layer, or with
+     * fsdp_unit for so many layers of a virtual stage. */
     MW_ARRAY(struct mw_unit) units;
     size_t n_total;  /* elements, the units' padding included */
     size_t n_stored; /* those of them that one rank of each group owns */

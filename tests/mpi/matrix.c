@@ -162,6 +162,7 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.dp_shard = c->dp_shard;
     l.bucket_size = c->bucket;
     l.reshard = !c->keeps_all;
+    l.fsdp_unit = c->unit ? c->unit : 1;
     l.sp = c->sp;
     l.cp = c->cp ? c->cp : 1;
     l.ep = c->ep ? c->ep : 1;
@@ -209,17 +210,17 @@ enum mw_status matrix_run(struct mw_comm *world, const struct matrix_case *c,
 void matrix_describe(const struct matrix_case *c, const char *why, char *out,
                      size_t room)
 {
-    snprintf(
-        out, room,
-        "model %d %s doc %d lora %d offload %d%% tp %d sp %d cp %d %s %d "
-        "ep %d etp "
-        "%d pp %d x %d dp %d zero %d in %d%s bucket %d recompute %s %d %s: %s",
-        (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->doc_tokens,
-        c->lora_rank, c->offload_pct, c->tp, c->sp, c->cp,
-        mw_cp_form_name(c->cp_form), c->cp_inner, c->ep, c->etp, c->pp, c->vpp,
-        c->dp, c->zero, c->dp_shard, c->keeps_all ? " kept" : "", c->bucket,
-        mw_recompute_name(c->recompute), c->recompute_layers,
-        c->schedule ? c->schedule : "1f1b", why);
+    snprintf(out, room,
+             "model %d %s doc %d lora %d offload %d%% tp %d sp %d cp %d %s %d "
+             "ep %d etp "
+             "%d pp %d x %d dp %d zero %d in %d%s bucket %d unit %d recompute "
+             "%s %d %s: %s",
+             (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->doc_tokens,
+             c->lora_rank, c->offload_pct, c->tp, c->sp, c->cp,
+             mw_cp_form_name(c->cp_form), c->cp_inner, c->ep, c->etp, c->pp,
+             c->vpp, c->dp, c->zero, c->dp_shard, c->keeps_all ? " kept" : "",
+             c->bucket, c->unit, mw_recompute_name(c->recompute),
+             c->recompute_layers, c->schedule ? c->schedule : "1f1b", why);
 }
 
 static void fail_case(const struct matrix_case *c, const char *why)

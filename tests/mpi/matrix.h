@@ -23,6 +23,7 @@ struct matrix_case {
     int tp, pp, vpp, dp, zero, micro_batch;
     int dp_shard;   /* 0: dp */
     int bucket;     /* elements; 0: all at once */
+    int unit;       /* layers of ZeRO-3's units; 0: 1 */
     bool keeps_all; /* reshard: false */
     const char *schedule;
     int parts;            /* of a sequence; 0: what the schedule has */

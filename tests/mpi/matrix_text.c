@@ -6,10 +6,10 @@
  * bucket with a number: that key, where x is chunks a stage, mb sequences a
  * micro-batch, first the layers of a stage that are recomputed, offload the
  * percentage of the optimizer that is on the host, shard dp_shard, doc the
- * tokens of a document, bucket bucket_size sp ring passq a2a selective full
- * bf16 attention              adapters of attention alone kept reshard: false
- *   bare                   no layers beside embedding and head
- *   any other word         a schedule
+ * tokens of a document, bucket bucket_size, unit fsdp_unit sp ring passq a2a
+ * selective full bf16 attention              adapters of attention alone kept
+ * reshard: false bare                   no layers beside embedding and head any
+ * other word         a schedule
  */
 #include "matrix.h"
 
@@ -42,6 +42,7 @@ static bool set_number(struct matrix_case *c, const char *word)
                 {"first", &c->recompute_layers},
                 {"doc", &c->doc_tokens},
                 {"bucket", &c->bucket},
+                {"unit", &c->unit},
                 {"shard", &c->dp_shard}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t n = strlen(keys[i].key);

@@ -92,6 +92,13 @@ static const char *const buckets[] = {
     "gpt pp4 dp2 zero1 dualpipe bucket2500", "gpt tp2 dp4 zero1 lora4 bucket100",
     "gpt dp8 zero1 bucket100000000", "gpt dp8 bucket30000",
 };
+static const char *const units[] = {
+    "*llama dp8 zero3 unit2", "llama dp8 zero3 unit8 offload50 mb2",
+    "llama pp2 dp4 zero3 unit3 full", "gpt pp2 x2 dp4 zero3 unit2 interleaved-1f1b",
+    "llama pp4 dp2 zero3 unit2 dualpipe",
+    "gpt tp2 sp pp2 dp2 zero3 unit2 selective zb-h1", "*moe tp2 sp dp4 ep2 zero3 unit3",
+    "gpt pp2 dp4 zero3 shard2 kept unit2", "gpt dp8 zero3 unit4 lora4",
+};
 /* clang-format on */
 
 struct list {
@@ -104,7 +111,7 @@ struct list {
     }
 static const struct list lists[] = {
     LIST(tensor_and_data), LIST(schedules), LIST(context), LIST(experts),
-    LIST(adapters),        LIST(tied),      LIST(buckets)};
+    LIST(adapters),        LIST(tied),      LIST(buckets), LIST(units)};
 enum { N_LISTS = sizeof lists / sizeof *lists };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -180,11 +187,17 @@ static void test_buckets(void **state)
     verify_list(&lists[6]);
 }
 
+static void test_units(void **state)
+{
+    (void)state;
+    verify_list(&lists[7]);
+}
+
 /* ---- what the list has -----------------------------------------------------
  */
 struct counts {
     int plans, sampled, sp, ep, etp, lora, chunks, offload;
-    int shard, kept, first, bucket;
+    int shard, kept, first, bucket, unit;
     int zero[4], recompute[3], cp_form[4], model[MATRIX_MODELS];
 };
 
@@ -201,6 +214,7 @@ static void count(const char *text, struct counts *n)
     n->offload += c.offload_pct > 0;
     n->shard += c.dp_shard > 0;
     n->bucket += c.bucket > 0;
+    n->unit += c.unit > 1;
     n->kept += c.keeps_all;
     n->first += c.recompute_layers > 0;
     n->zero[c.zero]++;
@@ -259,6 +273,7 @@ static void test_the_list_has_everything(void **state)
     at_least("offload", n.offload, 3);
     at_least("dp_shard", n.shard, 5);
     at_least("bucket_size", n.bucket, 10);
+    at_least("fsdp_unit", n.unit, 8);
     at_least("reshard: false", n.kept, 3);
     at_least("recompute_layers", n.first, 4);
     all_of("zero", n.zero, 4, 5);
@@ -280,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_units),
         cmocka_unit_test(test_tensor_and_data),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_context),
