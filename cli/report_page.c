@@ -116,6 +116,10 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->cuda_graph != MW_GRAPH_STACK) {
         layout_row(page, "CUDA graphs", mw_cuda_graph_name(l->cuda_graph));
     }
+    if (l->dispatcher != MW_DISPATCH_STACK) {
+        layout_row(page, "tokens to experts",
+                   mw_dispatcher_name(l->dispatcher));
+    }
     if (l->bucket_size > 0) {
         layout_count(page, "gradients of a bucket", l->bucket_size);
     }

@@ -127,6 +127,11 @@ static enum mw_status check_features(const struct mw_layout *l,
         return lacks(err, "layout", "cuda_graph", "CUDA graphs",
                      "plan without cuda_graph");
     }
+    if (l->dispatcher > MW_DISPATCH_ALLTOALL) {
+        return lacks(err, "layout", "dispatcher",
+                     "ways to the experts other than all-to-alls",
+                     "plan with dispatcher alltoall");
+    }
     if (l->overlap_off != 0) {
         return lacks(err, "layout", "overlap_off", "switches of overlap",
                      "plan without overlap_off");

@@ -25,7 +25,8 @@
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
-    X(capacity) X(fsdp_unit) X(fsdp_prefetch)
+    X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) \
+    X(fsdp_unit) X(fsdp_prefetch)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -38,7 +39,6 @@ enum value {
 #define MDS MW_FRAMEWORK_MEGATRON_DEEPSPEED
 #define TT MW_FRAMEWORK_TORCHTITAN
 #define NANO MW_FRAMEWORK_NANOTRON
-#define HOST MW_FRAMEWORK_HOST
 
 /* clang-format off */
 static const struct mw_rule rules[] = {
@@ -117,6 +117,9 @@ static const struct mw_rule rules[] = {
     {"megatron_graph_offload", MEG, "cuda_graph >= 2 -> !offload_activations",
      "CUDA graphs exclude offload of activations",
      "Megatron-LM megatron/core/transformer/transformer_config.py, cpu_offloading"},
+    {"megatron_capacity", MEG, "capacity -> dispatcher == 'stack' || dispatcher == 'alltoall'",
+     "a capacity of experts goes with the alltoall dispatcher",
+     "Megatron-LM megatron/core/transformer/transformer_config.py, moe_expert_capacity_factor"},
     {"megatron_loss", MEG, "loss_chunks <= 1", "head and loss take a micro-batch's tokens at once",
      "Megatron-LM megatron/core/models/gpt/gpt_model.py"},
     {"megatron_pass_q", MEG, "cp_form != 'pass_q'", "a ring passes keys and values, not queries",
@@ -168,6 +171,8 @@ static const struct mw_rule rules[] = {
     {"mds_states", MDS, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
      "states and main copies are fp32", "DeepSpeed deepspeed/runtime/zero/stage_1_and_2.py"},
     {"mds_graph", MDS, "cuda_graph <= 1", "nothing is captured in CUDA graphs", "DeepSpeed deepspeed/runtime/engine.py"},
+    {"mds_dispatcher", MDS, "dispatcher == 'stack' || dispatcher == 'alltoall'", "tokens go by all-to-alls",
+     "DeepSpeed deepspeed/moe/sharded_moe.py"},
     {"mds_loss", MDS, "loss == 0 && loss_chunks <= 1", "no option chooses the loss", "Megatron-DeepSpeed megatron/model/gpt_model.py"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
@@ -239,6 +244,9 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/config/configs.py, mixed_precision_reduce"},
     {"titan_graph", TT, "cuda_graph <= 1", "no key asks for CUDA graphs", "TorchTitan torchtitan/config/configs.py"},
     {"titan_loss", TT, "loss == 0 && loss_chunks <= 1", "the loss is compiled, whole", "TorchTitan torchtitan/components/loss.py"},
+    {"titan_dispatcher", TT, "dispatcher != 'allgather' && (dispatcher == 'deepep' || dispatcher == 'hybridep' -> etp == 1)",
+     "tokens go by all-to-alls, or with etp 1 by DeepEP or HybridEP (expert_parallel_comm_backend)",
+     "TorchTitan torchtitan/models/common/token_dispatcher.py"},
     {"titan_capacity", TT, "!capacity", "experts take all tokens that are routed to them", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
@@ -280,6 +288,8 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/config/config.py"},
     {"nanotron_loss", NANO, "loss == 0 && loss_chunks <= 1", "no key of the configuration chooses the loss",
      "Nanotron src/nanotron/parallel/tensor_parallel/functional.py"},
+    {"nanotron_dispatcher", NANO, "dispatcher == 'stack'", "no key of the configuration chooses a way to the experts",
+     "Nanotron src/nanotron/config/models_config.py"},
     {"nanotron_capacity", NANO, "!capacity", "experts take all tokens that are routed to them", "Nanotron src/nanotron/nn/moe.py"},
     {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
      "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
@@ -291,26 +301,12 @@ static const struct mw_rule rules[] = {
     {"nanotron_compression", NANO, "!grad_compression", "gradients go whole", "Nanotron src/nanotron/optim/gradient_accumulator.py"},
     {"nanotron_offload", NANO, "!offload_optimizer && !offload_weights && !offload_activations",
      "nothing is offloaded", "Nanotron src/nanotron/config/config.py"},
-
-    {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
-    {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
-    {"host_units", HOST, "fsdp_unit >= 1 && fsdp_prefetch <= 0", "our host executor gathers units of layers, none ahead", "exec/job.c"},
-    {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},
-    {"host_loss", HOST, "loss == 0 && loss_chunks <= 1", "our host executor has one kernel of the loss", "exec/job.c"},
-    {"host_capacity", HOST, "!capacity", "our host executor drops no tokens", "exec/job.c"},
-    {"host_optimizer", HOST,
-     "optimizer == 'adamw' && main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
-     "our host executor has AdamW with fp32 states", "exec/job.c"},
-    {"host_compression", HOST, "!grad_compression", "our host executor compresses no gradients", "exec/job.c"},
-    {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
-    {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
-     "our host executor offloads optimizer states to memory alone", "exec/job.c"},
-    {"host_packed", HOST, "packed -> cp == 1 || cp_form == 'a2a'", "our host executor has packed sequences in no ring or gather", "exec/job.c"},
-    {"host_packed_parts", HOST, "packed -> schedule != 'seq1f1b'", "our host executor has no parts of packed sequences", "exec/job.c"},
-    {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
-enum { N_RULES = sizeof rules / sizeof rules[0] };
+enum {
+    N_OF_FRAMEWORKS = sizeof rules / sizeof rules[0],
+    N_RULES = N_OF_FRAMEWORKS + MW_KERNEL_RULES
+};
 
 struct mw_rule_set {
     const struct mw_scenario *scenario;
@@ -323,7 +319,9 @@ struct mw_rule_set {
 
 const struct mw_rule *mw_rule_row(size_t i)
 {
-    return i < N_RULES ? &rules[i] : NULL;
+    return i < N_OF_FRAMEWORKS ? &rules[i]
+           : i < N_RULES       ? &mw_kernel_rules[i - N_OF_FRAMEWORKS]
+                               : NULL;
 }
 
 /* ---- names -----------------------------------------------------------------
@@ -352,7 +350,8 @@ enum {
     ID_RECOMPUTE = 2000,
     ID_DTYPE = 3000,
     ID_FORM = 4000,
-    ID_OPTIMIZER = 5000
+    ID_OPTIMIZER = 5000,
+    ID_DISPATCHER = 6000
 };
 
 static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
@@ -393,6 +392,7 @@ static int64_t text_id(const char *text, int len)
     id = id < 0 ? enum_id(mw_recompute_enums, text, n, ID_RECOMPUTE) : id;
     id = id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
     id = id < 0 ? enum_id(mw_cp_form_enums, text, n, ID_FORM) : id;
+    id = id < 0 ? enum_id(mw_dispatcher_enums, text, n, ID_DISPATCHER) : id;
     return id < 0 ? enum_id(mw_optimizer_enums, text, n, ID_OPTIMIZER) : id;
 }
 
@@ -402,16 +402,17 @@ static void add_rules(struct mw_rule_set *set, int framework)
 {
     static const struct mw_rule_names names = {name_index, text_id};
 
-    for (int i = 0; i < N_RULES; i++) {
+    for (size_t i = 0; i < N_RULES; i++) {
+        const struct mw_rule *rule = mw_rule_row(i);
         struct mw_err err = {0};
 
-        if (rules[i].framework != framework) {
+        if (rule->framework != framework) {
             continue;
         }
-        MW_ASSERT(mw_rule_compile(rules[i].condition, &names,
-                                  &set->code[set->n], &err) == MW_OK,
-                  "rule %s: %s", rules[i].id, err.text);
-        set->rule[set->n++] = &rules[i];
+        MW_ASSERT(mw_rule_compile(rule->condition, &names, &set->code[set->n],
+                                  &err) == MW_OK,
+                  "rule %s: %s", rule->id, err.text);
+        set->rule[set->n++] = rule;
     }
 }
 
@@ -428,7 +429,12 @@ struct mw_rule_set *mw_rule_set_new(const struct mw_scenario *scenario,
      * (module_fqns_per_model_part); all may leave the embedding or the head
      * alone. */
     set->allows_uneven = true;
-    add_rules(set, framework);
+    if (scenario->model.moe.n_experts > 0) {
+        add_rules(set, MW_FRAMEWORK_ANY);
+    }
+    if (framework != MW_FRAMEWORK_ANY) {
+        add_rules(set, framework);
+    }
     if (ctx->gpu->is_cpu && framework != MW_FRAMEWORK_HOST) {
         add_rules(set, MW_FRAMEWORK_HOST);
     }
@@ -495,6 +501,12 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_loss] = (int64_t)w->loss;
     v[V_loss_chunks] = w->loss_chunks;
     v[V_capacity] = w->capacity_factor > 0;
+    v[V_padded] = w->pads_to_capacity;
+    v[V_dispatcher] = ID_DISPATCHER + (int64_t)l->dispatcher;
+    v[V_topk] = m->moe.top_k;
+    v[V_hidden] = m->hidden;
+    v[V_short_dispatch] = m->moe.fp8_dispatch;
+    v[V_sm] = mw_compute_capability(set->ctx->gpu);
     v[V_tied] = m->tied;
     v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;

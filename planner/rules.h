@@ -21,6 +21,14 @@ struct mw_rule {
     const char *message;   /* {name} stands for a value */
     const char *source;
 };
+/* kernel_rules.c: those of kernels that a layout may name (dispatcher), under
+ * every framework (MW_FRAMEWORK_ANY), and our host executor's; and what they
+ * ask of a device: NVIDIA's compute capability times ten of an architecture in
+ * gpus.csv, 0 for others. */
+enum { MW_KERNEL_RULES = 20 };
+extern const struct mw_rule mw_kernel_rules[MW_KERNEL_RULES];
+int64_t mw_compute_capability(const struct mw_gpu *gpu);
+
 /* i-th row, NULL past the end; for documents and tests. */
 const struct mw_rule *mw_rule_row(size_t i);
 

@@ -322,6 +322,21 @@ static void find_graphs(struct mw_space *s)
     s->graphs = listed->n > 0 ? *listed : (struct mw_int_list){of_stack, 1};
 }
 
+/* The stack's, or where asked for all by their names. */
+static void find_dispatchers(struct mw_space *s)
+{
+    static const int64_t ways[] = {MW_DISPATCH_STACK, MW_DISPATCH_ALLTOALL,
+                                   MW_DISPATCH_ALLGATHER, MW_DISPATCH_DEEPEP,
+                                   MW_DISPATCH_HYBRIDEP};
+    const struct mw_int_list *listed = &s->scenario->limits.dispatcher;
+
+    s->dispatchers =
+        listed->n > 0 ? *listed
+        : is_freed(s, MW_FREE_DISPATCHER)
+            ? (struct mw_int_list){ways + 1, sizeof ways / sizeof ways[0] - 1}
+            : (struct mw_int_list){ways, 1};
+}
+
 static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -345,6 +360,7 @@ static void find_rare(struct mw_space *s)
     find_buckets(s);
     find_units(s);
     find_graphs(s);
+    find_dispatchers(s);
     find_modules(s);
 }
 
@@ -481,7 +497,8 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
 
     space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
                            l->recompute_modules.n + l->overlap_off.n +
-                           l->bucket_size.n + l->cuda_graph.n + l->fsdp_unit.n +
+                           l->bucket_size.n + l->cuda_graph.n +
+                           l->dispatcher.n + l->fsdp_unit.n +
                            l->fsdp_prefetch.n + l->offload_optimizer.n +
                            l->offload_weights.n + l->offload_activations.n >
                        0;

@@ -52,7 +52,8 @@ struct mw_space {
     int modules[MW_SPACE_MODULES], n_modules; /* of selective recomputation */
     enum mw_grad_compression compression[3];
     int n_compressions;
-    struct mw_int_list graphs; /* scopes of CUDA graphs, the same */
+    struct mw_int_list graphs;      /* scopes of CUDA graphs, the same */
+    struct mw_int_list dispatchers; /* ways to the experts, the same */
     struct mw_int_list fsdp_units, fsdp_prefetches;
     struct mw_int_list buckets; /* sizes to enumerate where none is fixed */
     /* Parts in the host's memory: of optimizer, weights, activations. */

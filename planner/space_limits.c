@@ -60,6 +60,8 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
            mw_limits_list_allows(&limits->grad_compression,
                                  (int)l->grad_compression) &&
            mw_limits_list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
+           (l->ep == 1 ||
+            mw_limits_list_allows(&limits->dispatcher, (int)l->dispatcher)) &&
            (!mw_layout_has_buckets(l) ||
             mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
            (l->zero < 3 ||

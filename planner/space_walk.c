@@ -61,6 +61,7 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
          layout->recompute_modules != 0 || !layout->reshard ||
          layout->bucket_size > 0 || layout->fsdp_unit != 1 ||
          layout->fsdp_prefetch >= 0 ||
+         layout->dispatcher != MW_DISPATCH_STACK ||
          layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
@@ -149,6 +150,30 @@ static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Ways to the experts: mostly the stack's alone, and without experts on other
+ * ranks always. */
+static uint64_t walk_dispatchers(struct walk *w, struct mw_layout layout,
+                                 bool only_count)
+{
+    const struct mw_int_list *ways = &w->s->dispatchers;
+    int fixed = w->s->opts->dispatcher;
+    uint64_t n = 0;
+
+    layout.dispatcher =
+        fixed > 0 ? (enum mw_dispatcher)fixed : MW_DISPATCH_STACK;
+    if (fixed >= 0 || layout.ep == 1) {
+        return walk_modules(w, layout, only_count);
+    }
+    for (size_t i = 0; i < ways->n; i++) {
+        layout.dispatcher = (enum mw_dispatcher)ways->v[i];
+        n += walk_modules(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Scopes of CUDA graphs: mostly the stack's alone. */
 static uint64_t walk_graphs(struct walk *w, struct mw_layout layout,
                             bool only_count)
@@ -159,11 +184,11 @@ static uint64_t walk_graphs(struct walk *w, struct mw_layout layout,
 
     if (fixed >= 0) {
         layout.cuda_graph = (enum mw_cuda_graph)fixed;
-        return walk_modules(w, layout, only_count);
+        return walk_dispatchers(w, layout, only_count);
     }
     for (size_t i = 0; i < graphs->n; i++) {
         layout.cuda_graph = (enum mw_cuda_graph)graphs->v[i];
-        n += walk_modules(w, layout, only_count);
+        n += walk_dispatchers(w, layout, only_count);
         if (w->how == MW_WALK_SEED) {
             break;
         }

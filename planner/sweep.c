@@ -296,6 +296,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " graph %d",
                       o->cuda_graph);
     }
+    if (o->dispatcher >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " dispatcher %d",
+                      o->dispatcher);
+    }
     if (o->overlap_off >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " overlap %d",
                       o->overlap_off);

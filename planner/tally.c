@@ -92,6 +92,10 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", cuda_graph %s",
                     mw_cuda_graph_name(l->cuda_graph));
     }
+    if (l->dispatcher != MW_DISPATCH_STACK) {
+        mw_str_addf(&text, ", dispatcher %s",
+                    mw_dispatcher_name(l->dispatcher));
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(&text, ", buckets of %d", l->bucket_size);
     }

@@ -336,6 +336,35 @@ static void put_attention(struct writer *w)
     }
 }
 
+/* Kernels that send by themselves are an installation of their own: where a
+ * layout does not name them, launch files do not ask for them. */
+static void put_dispatcher(struct writer *w)
+{
+    const struct mw_layout *l = &w->in->plan->layout;
+    bool is_flex = l->dispatcher == MW_DISPATCH_DEEPEP ||
+                   l->dispatcher == MW_DISPATCH_HYBRIDEP;
+
+    if (l->dispatcher == MW_DISPATCH_ALLGATHER) {
+        word(w, "moe-token-dispatcher-type", "allgather");
+        return;
+    }
+    word(w, "moe-token-dispatcher-type", is_flex ? "flex" : "alltoall");
+    if (is_flex) {
+        word(w, "moe-flex-dispatcher-backend",
+             mw_dispatcher_name(l->dispatcher));
+        mw_export_note(w->out,
+                       "--moe-flex-dispatcher-backend is in Megatron-Core from "
+                       "0.15 on (before, --moe-enable-deepep is DeepEP's) and "
+                       "needs the package deep_ep");
+    } else if (l->dispatcher == MW_DISPATCH_STACK && l->ep > 1 &&
+               w->in->ctx->stack.sends_once) {
+        mw_export_note(w->out,
+                       "the predicted step sends tokens by DeepEP's kernels; "
+                       "layout: dispatcher: deepep (or hybridep) writes them, "
+                       "alltoall prices what is written");
+    }
+}
+
 static void put_experts(struct writer *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
@@ -366,7 +395,7 @@ static void put_experts(struct writer *w)
         flag(w, "moe-pad-expert-input-to-capacity");
     }
     flag(w, "moe-grouped-gemm");
-    word(w, "moe-token-dispatcher-type", "alltoall");
+    put_dispatcher(w);
     number(w, "expert-model-parallel-size", l->ep);
     number(w, "expert-tensor-parallel-size", l->etp);
 }

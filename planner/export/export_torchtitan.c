@@ -123,6 +123,12 @@ static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)
                     "expert_parallel_degree = %d\n"
                     "expert_tensor_parallel_degree = %d\n",
                     l->ep, l->etp);
+        if (l->dispatcher != MW_DISPATCH_STACK) {
+            mw_str_addf(f, "expert_parallel_comm_backend = \"%s\"\n",
+                        l->dispatcher == MW_DISPATCH_ALLTOALL
+                            ? "standard"
+                            : mw_dispatcher_name(l->dispatcher));
+        }
     }
     mw_str_add(f, "\n");
 }

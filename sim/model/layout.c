@@ -76,6 +76,11 @@ const struct mw_enum mw_cuda_graph_enums[] = {
     {"full_iteration", MW_GRAPH_ITERATION},
     {NULL, 0}};
 
+const struct mw_enum mw_dispatcher_enums[] = {
+    {"stack", MW_DISPATCH_STACK},         {"alltoall", MW_DISPATCH_ALLTOALL},
+    {"allgather", MW_DISPATCH_ALLGATHER}, {"deepep", MW_DISPATCH_DEEPEP},
+    {"hybridep", MW_DISPATCH_HYBRIDEP},   {NULL, 0}};
+
 const struct mw_field mw_layout_fields[] = {MW_LAYOUT_FIELD_ROWS(0),
                                             MW_FIELD_END};
 
@@ -102,6 +107,11 @@ static const char *enum_name(const struct mw_enum *enums, int value)
 const char *mw_cuda_graph_name(enum mw_cuda_graph graph)
 {
     return enum_name(mw_cuda_graph_enums, (int)graph);
+}
+
+const char *mw_dispatcher_name(enum mw_dispatcher how)
+{
+    return enum_name(mw_dispatcher_enums, (int)how);
 }
 
 const char *mw_dtype_name(enum mw_dtype dtype)

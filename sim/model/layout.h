@@ -93,6 +93,21 @@ enum mw_cuda_graph {
     MW_GRAPH_ITERATION
 };
 
+/*
+ * How tokens reach the ranks of their experts and results come back
+ * (Megatron-LM, --moe-token-dispatcher-type, --moe-flex-dispatcher-backend): as
+ * the stack does; an all-to-all of copies; all tokens to all ranks and a
+ * reduce-scatter of results; kernels that send a token once to each node of its
+ * experts, DeepSeek's DeepEP and NVIDIA's HybridEP.
+ */
+enum mw_dispatcher {
+    MW_DISPATCH_STACK,
+    MW_DISPATCH_ALLTOALL,
+    MW_DISPATCH_ALLGATHER,
+    MW_DISPATCH_DEEPEP,
+    MW_DISPATCH_HYBRIDEP
+};
+
 enum mw_dtype {
     MW_FP32,
     MW_TF32,
@@ -113,11 +128,12 @@ extern const struct mw_enum mw_dtype_choice_enums[]; /* "workload", "fp32" */
 const char *mw_dtype_choice_name(int choice);
 extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
     mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[],
-    mw_cuda_graph_enums[];
+    mw_cuda_graph_enums[], mw_dispatcher_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 const char *mw_grad_compression_name(enum mw_grad_compression compression);
 const char *mw_cuda_graph_name(enum mw_cuda_graph graph);    /* "layer" */
+const char *mw_dispatcher_name(enum mw_dispatcher how);      /* "deepep" */
 const char *mw_offload_nvme_name(enum mw_offload_nvme nvme); /* "all" */
 
 enum { MW_FSDP_PREFETCH_MAX = 16 };
@@ -165,6 +181,7 @@ struct mw_layout {
     int bucket_size; /* gradients, by elements, of one reduction over dp, and
                         under ZeRO-1 weights of one gather; 0: the stack's */
     enum mw_cuda_graph cuda_graph;
+    enum mw_dispatcher dispatcher;
     /* Node of the allocation, counted from 0, on which the node's worth of
      * ranks i lies; empty: node i. What is not named stands by. */
     struct mw_int_list nodes;
@@ -276,6 +293,11 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, cuda_graph),              \
          .enums = mw_cuda_graph_enums,                                         \
          .doc = "what is captured in CUDA graphs"},                            \
+        {.key = "dispatcher",                                                  \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, dispatcher),              \
+         .enums = mw_dispatcher_enums,                                         \
+         .doc = "how tokens reach their experts' ranks"},                      \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

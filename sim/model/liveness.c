@@ -40,9 +40,10 @@ struct walk {
 /* Of the rows that a router sent here over the mean. */
 static double load_of(const struct mw_sizes *s, const struct mw_op *op)
 {
-    bool is_routed =
-        op->is_routed || (op->kind == MW_OP_COLL &&
-                          (op->dim == MW_DIM_EP || op->dim == MW_DIM_ETP));
+    bool is_exchange = op->kind == MW_OP_COLL &&
+                       (op->dim == MW_DIM_EP || op->dim == MW_DIM_ETP) &&
+                       s->work->layout->dispatcher != MW_DISPATCH_ALLGATHER;
+    bool is_routed = op->is_routed || is_exchange;
 
     return is_routed && s->work->routed_load > 0 ? s->work->routed_load : 1;
 }

@@ -9,7 +9,11 @@
  *          shared expert as the dense block              add2
  *
  * with a2a over the EP group and ag, rs over the ETP group (Megatron-LM's
- * alltoall dispatcher, core/transformer/moe). Each rank routes its own tokens:
+ * alltoall dispatcher, core/transformer/moe), or under the allgather dispatcher
+ *
+ *   [ag]  permute  fc1  act  fc2  unpermute  [rs]
+ *
+ * with ag and rs over both groups. Each rank routes its own tokens:
  * with tp > 1 that needs sp, as Megatron-LM demands. Kept for the backward
  * pass: inputs of the GEMMs and of the activation, router probabilities
  * (fp32), and the experts' outputs, whose product with the incoming gradient
@@ -116,32 +120,83 @@ static void hold_routed(const struct mw_sizes *s, struct mw_fsteps *out)
     }
 }
 
-static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
+/* Products of `rows` tokens over all of the rank's experts. */
+static void add_products(const struct mw_sizes *s, int64_t rows,
+                         struct mw_fsteps *out)
 {
-    int etp = s->work->layout->etp;
     int64_t hidden = s->m->hidden;
-    int64_t width = s->m->moe.ffn / etp;
-    int64_t sent = s->own_tokens * s->m->moe.top_k;
-    int64_t rows = sent * etp;
-    double message = x_bytes(s, (double)sent, (double)hidden);
-    double gathered = message * etp;
+    int64_t width = s->m->moe.ffn / s->work->layout->etp;
 
-    double to_experts = s->m->moe.fp8_dispatch
-                            ? message * mw_dtype_bytes(MW_FP8) / s->el
-                            : message;
-
-    add_exchange(s, "dispatch", to_experts, message, false, out);
-    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
-                  MW_REDUCE_SCATTER, gathered);
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
     add_act(s, "expert_act", rows, width, out)->op.is_routed = true;
     mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
     mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);
     hold_routed(s, out);
+}
+
+/* Tokens and copies of them for experts, there and back. */
+static void add_permute(const struct mw_sizes *s, const char *name,
+                        int64_t tokens, int64_t copies, double save_bytes,
+                        struct mw_fsteps *out)
+{
+    double hidden = (double)s->m->hidden;
+
+    mw_fstep_simple(out, s, MW_OP_PERMUTE, name, tokens, s->m->hidden,
+                    x_bytes(s, (double)tokens, hidden) +
+                        x_bytes(s, (double)copies, hidden),
+                    save_bytes);
+}
+
+static void add_experts(const struct mw_sizes *s, struct mw_fsteps *out)
+{
+    int64_t sent = s->own_tokens * s->m->moe.top_k;
+    int64_t rows = sent * s->work->layout->etp;
+    double message = x_bytes(s, (double)sent, (double)s->m->hidden);
+    double gathered = message * s->work->layout->etp;
+
+    double to_experts = s->m->moe.fp8_dispatch
+                            ? message * mw_dtype_bytes(MW_FP8) / s->el
+                            : message;
+
+    add_permute(s, "permute", s->own_tokens, sent, 0, out);
+    add_exchange(s, "dispatch", to_experts, message, false, out);
+    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
+                  MW_REDUCE_SCATTER, gathered);
+    add_products(s, rows, out);
     mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
                   MW_ALL_GATHER, gathered);
     add_exchange(s, "combine", message, to_experts, true, out);
+    add_permute(s, "unpermute", s->own_tokens, sent, message, out);
+}
+
+/*
+ * Every rank of the group gets all tokens, takes those of its experts, and adds
+ * what they return into rows for all tokens, of which each gets its own sum
+ * (Megatron-LM, core/transformer/moe/token_dispatcher.py,
+ * MoEAllGatherTokenDispatcher).
+ */
+static void add_gathered_experts(const struct mw_sizes *s,
+                                 struct mw_fsteps *out)
+{
+    const struct mw_layout *l = s->work->layout;
+    int64_t sent = s->own_tokens * s->m->moe.top_k * l->etp;
+    int64_t near = s->own_tokens * l->ep, all = near * l->etp;
+    double hidden = (double)s->m->hidden;
+    double x = x_bytes(s, (double)near, hidden), whole = x * l->etp;
+
+    mw_fstep_coll(out, s, "dispatch", MW_DIM_EP, MW_ALL_GATHER,
+                  MW_REDUCE_SCATTER, x);
+    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_ALL_GATHER,
+                  MW_REDUCE_SCATTER, whole);
+    add_permute(s, "permute", all, sent, 0, out);
+    add_products(s, sent, out);
+    add_permute(s, "unpermute", all, sent, x_bytes(s, (double)sent, hidden),
+                out);
+    mw_fstep_coll(out, s, "experts", MW_DIM_ETP, MW_REDUCE_SCATTER,
+                  MW_ALL_GATHER, whole);
+    mw_fstep_coll(out, s, "combine", MW_DIM_EP, MW_REDUCE_SCATTER,
+                  MW_ALL_GATHER, x);
 }
 
 /* The tokens are those that the router saw; it keeps them for both. A gated
@@ -170,16 +225,14 @@ static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
 /* With the module, of all this the router's input is kept. */
 static void add_moe(const struct mw_sizes *s, struct mw_fsteps *out)
 {
-    double x = x_bytes(s, (double)s->own_tokens, (double)s->m->hidden);
-    double routed = x * s->m->moe.top_k;
     size_t first = out->n, shared;
 
     add_router(s, out);
-    mw_fstep_simple(out, s, MW_OP_PERMUTE, "permute", s->own_tokens,
-                    s->m->hidden, x + routed, 0);
-    add_experts(s, out);
-    mw_fstep_simple(out, s, MW_OP_PERMUTE, "unpermute", s->own_tokens,
-                    s->m->hidden, x + routed, routed);
+    if (s->work->layout->dispatcher == MW_DISPATCH_ALLGATHER) {
+        add_gathered_experts(s, out);
+    } else {
+        add_experts(s, out);
+    }
     shared = out->n;
     add_shared(s, out);
     mw_fsteps_tag(out, shared, MW_MODULE_SHARED_EXPERTS,

@@ -372,6 +372,24 @@ static bool rule_moe_sp(const struct check *c)
                   c->l->tp);
 }
 
+/* Kernels that send by themselves have nothing to do on one rank (Megatron-LM,
+ * core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher). */
+static bool rule_dispatcher(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    const char *name = mw_dispatcher_name(l->dispatcher);
+
+    if (l->dispatcher == MW_DISPATCH_STACK) {
+        return true;
+    }
+    if (c->m->moe.n_experts == 0) {
+        return BROKEN(c, "dispatcher %s needs a model with experts", name);
+    }
+    return l->dispatcher == MW_DISPATCH_ALLTOALL ||
+           l->dispatcher == MW_DISPATCH_ALLGATHER || l->ep * l->etp > 1 ||
+           BROKEN(c, "dispatcher %s needs ep x etp of at least 2", name);
+}
+
 /* FP8 and FP4 sums would lose what small gradients add. */
 static bool rule_grad_dtype(const struct check *c)
 {
@@ -423,6 +441,7 @@ static const struct {
              {"ep_ranks", "ep", rule_ep_ranks},
              {"ep_shard", "dp_shard", rule_ep_shard},
              {"moe_sp", "sp", rule_moe_sp},
+             {"dispatcher", "dispatcher", rule_dispatcher},
              {"ranks", "dp", rule_ranks}};
 
 enum { N_RULES = sizeof rules / sizeof *rules };

@@ -226,6 +226,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->cuda_graph != MW_GRAPH_STACK) {
         h = hash_int(mw_hash64(h, "cuda_graph", 10), (int)l->cuda_graph);
     }
+    if (l->dispatcher != MW_DISPATCH_STACK) {
+        h = hash_int(mw_hash64(h, "dispatcher", 10), (int)l->dispatcher);
+    }
     if (l->bucket_size > 0) {
         h = hash_int(mw_hash64(h, "bucket_size", 11), l->bucket_size);
     }

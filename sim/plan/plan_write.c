@@ -69,6 +69,10 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_str_addf(text, "  cuda_graph: %s\n",
                     mw_cuda_graph_name(l->cuda_graph));
     }
+    if (l->dispatcher != MW_DISPATCH_STACK) {
+        mw_str_addf(text, "  dispatcher: %s\n",
+                    mw_dispatcher_name(l->dispatcher));
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
     }

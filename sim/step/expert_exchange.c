@@ -1,19 +1,35 @@
 /*
- * Tokens that go to their experts and results that come back. Megatron's
- * descendants send a token once to each node (inside a node: to each rank) that
- * has experts of it, by kernels made for it (DeepEP, HybridEP). Where such
- * kernels were measured (hwdb coll_moe.csv: DeepEP on Hopper inside a node and
- * over 2 to 8, on Blackwell inside a node) an exchange takes what they took,
- * else what an all-to-all of as many bytes takes. With uneven routers it ends
- * when the rank (between nodes, by such kernels, the node) that most tokens go
- * to has them, or has sent them back. Left out: oversubscribed leaves of
- * measured kernels; ranks on one host's cores, whose exchanges share its
- * memory, so that the sum counts and not the busiest.
+ * Tokens that go to their experts and results that come back, as the layout's
+ * dispatcher or the stack does it. Megatron's descendants send a token once to
+ * each node (inside a node: to each rank) that has experts of it, by kernels
+ * made for it (DeepEP, HybridEP). Where such kernels were measured (hwdb
+ * coll_moe.csv: DeepEP on Hopper inside a node and over 2 to 8, on Blackwell
+ * inside a node) an exchange takes what they took, else what an all-to-all of
+ * as many bytes takes. With uneven routers it ends when the rank (between
+ * nodes, by such kernels, the node) that most tokens go to has them, or has
+ * sent them back. Left out: oversubscribed leaves of measured kernels; ranks on
+ * one host's cores, whose exchanges share its memory, so that the sum counts
+ * and not the busiest.
  */
 #include "sim/cost/leaf.h"
 #include "sim/step/step_int.h"
 
 #include <math.h>
+
+bool mw_step_sends_once(const struct mw_step_price *p)
+{
+    switch (p->layout->dispatcher) {
+    case MW_DISPATCH_STACK:
+        return p->ctx->stack.sends_once;
+    case MW_DISPATCH_ALLTOALL:
+    case MW_DISPATCH_ALLGATHER:
+        return false;
+    case MW_DISPATCH_DEEPEP:
+    case MW_DISPATCH_HYBRIDEP:
+        break;
+    }
+    return true;
+}
 
 /*
  * Of k copies of a token that go to experts spread over N nodes, those that
@@ -29,7 +45,7 @@ static double once_per_node(const struct mw_step_price *p,
     double n = p->group[op->dim].n_nodes, k = p->scenario->model.moe.top_k;
     double limit = p->scenario->model.moe.node_limit;
 
-    if (!p->ctx->stack.sends_once || op->coll != MW_ALL_TO_ALL || n <= 1) {
+    if (!mw_step_sends_once(p) || op->coll != MW_ALL_TO_ALL || n <= 1) {
         return 1;
     }
     if (limit > 0) {
@@ -44,7 +60,7 @@ static double load_of(const struct mw_step_price *p, const struct mw_op *op)
         p->ctx->gpu->is_cpu) {
         return 1;
     }
-    return p->ctx->stack.sends_once && p->group[MW_DIM_EP].n_nodes > 1
+    return mw_step_sends_once(p) && p->group[MW_DIM_EP].n_nodes > 1
                ? p->router.nodes
                : p->router.synced;
 }
@@ -67,8 +83,9 @@ static bool is_measured(const struct mw_step_price *p, const struct mw_op *op,
 {
     const struct mw_moe *moe = &p->scenario->model.moe;
 
-    if (!p->ctx->stack.sends_once || op->dim != MW_DIM_EP ||
+    if (!mw_step_sends_once(p) || op->dim != MW_DIM_EP ||
         op->coll != MW_ALL_TO_ALL || p->group[MW_DIM_EP].n_ranks <= 1 ||
+        p->layout->dispatcher == MW_DISPATCH_HYBRIDEP ||
         mw_leaf_matters(&p->scenario->cluster)) {
         return false;
     }

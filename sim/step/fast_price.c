@@ -78,6 +78,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->zero = is_sharded ? l->zero : 0;
     key->overlap_off = l->overlap_off;
     key->cuda_graph = (int)l->cuda_graph;
+    key->dispatcher = (int)l->dispatcher;
     key->dtype = l->dtype;
     key->grad_dtype = l->grad_dtype;
     key->offload_nvme = (int)l->offload_nvme;

@@ -211,12 +211,15 @@ const struct mw_group *mw_step_op_group(const struct mw_step_price *p,
  * each node that has experts of it; of an uneven router the busiest rank's. */
 double mw_step_coll_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
+/* Do kernels send a token once to each node of its experts, and write to where
+ * it belongs there? By the layout's dispatcher, or the stack's habit. */
+bool mw_step_sends_once(const struct mw_step_price *p);
 /* What it takes alone. */
 struct mw_cost mw_step_coll_cost(const struct mw_step_price *p,
                                  const struct mw_op *op,
                                  struct mw_explain *explain);
 /* Bytes that sorting the routed tokens by expert reads and writes beside a
- * permutation; 0 for other operators and where the stack does not sort. */
+ * permutation; 0 for other operators and where nothing is sorted. */
 double mw_step_sort_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
 struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);

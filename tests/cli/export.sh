@@ -63,6 +63,25 @@ expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args
 args "sum(int(s.strip('EmL')[2:]) for s in o['pipeline-model-parallel-layout'].split('|')) == 61"
 args "o['pipeline-model-parallel-layout'].startswith('Et*') and o['pipeline-model-parallel-layout'].endswith('mL') and o['pipeline-model-parallel-layout'].count('|') == 7"
 args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and o['moe-layer-freq'] == '([0]*3+[1]*58)' and o['kv-lora-rank'] == '512' and o['fp8-format'] == 'hybrid'"
+# Ways to the experts.
+dispatched='tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full'
+for how in alltoall allgather deepep hybridep; do
+    scenario "$how" deepseek-v3 128 "$dispatched, dispatcher: $how"
+    expect 0 "$mw" export "$how.yaml" --to megatron-core -o out.args
+    case $how in
+    a*) args "o['moe-token-dispatcher-type'] == '$how' and 'moe-flex-dispatcher-backend' not in o" ;;
+    *)
+        args "o['moe-token-dispatcher-type'] == 'flex' and o['moe-flex-dispatcher-backend'] == '$how'"
+        grep -q 'needs the package deep_ep' stderr.txt || fail "no note on $how"
+        ;;
+    esac
+done
+scenario habit deepseek-v3 128 "$dispatched"
+expect 0 "$mw" export habit.yaml --to megatron-core -o out.args
+grep -q 'alltoall prices what is written' stderr.txt || fail "no note on the habit"
+scenario titan_ep qwen3-30b-a3b 16 'tp: 1, dp: 128, zero: 3, ep: 16, micro_batch: 1, dispatcher: hybridep'
+expect 0 "$mw" export titan_ep.yaml --to torchtitan -o out.toml
+toml "p['expert_parallel_comm_backend'] == 'hybridep' and p['expert_parallel_degree'] == 16"
 scenario capacity deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', capacity_factor: 1.25, pad_to_capacity: true'
 expect 0 "$mw" export capacity.yaml --to megatron-core -o out.args
 args "o['moe-expert-capacity-factor'] == '1.25' and o['moe-pad-expert-input-to-capacity']"

@@ -96,6 +96,11 @@ static void refusals(void **state)
                   "moe: {experts: 4, top_k: 2, ffn: 64}}",
                   "fp32, capacity_factor: 1.25", &l,
                   "capacities of experts; leave capacity_factor out");
+    l.dispatcher = MW_DISPATCH_ALLGATHER;
+    check_refused("{hidden: 64, layers: 4, heads: 4, ffn: 128, vocab: 256, "
+                  "moe: {experts: 4, top_k: 2, ffn: 64}}",
+                  "fp32", &l, "plan with dispatcher alltoall");
+    l.dispatcher = MW_DISPATCH_STACK;
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

@@ -158,6 +158,12 @@ static void test_feature_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.l.fsdp_prefetch = MW_FSDP_PREFETCH_MAX + 1;
     expect_broken(&f, "fsdp_unit", "fsdp_unit is 1, fsdp_prefetch 17; units");
+    f = legal("llama3-8b"), f.l.dispatcher = MW_DISPATCH_ALLTOALL;
+    expect_broken(&f, "dispatcher", "dispatcher alltoall needs a model with");
+    f = legal("mixtral-8x7b"), f.l.dispatcher = MW_DISPATCH_DEEPEP;
+    expect_broken(&f, "dispatcher", "dispatcher deepep needs ep x etp of");
+    f.l.ep = 2;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f = legal("llama3-8b"), f.l.recompute_layers = 2;
     expect_broken(&f, "recompute_layers",
                   "recompute_layers is 2 but recompute");

@@ -82,15 +82,15 @@ static void test_layers_given(void **state)
 }
 
 /* save -> load -> save gives the same bytes, and the same plan. */
-static void check_round_trip(const struct mw_layout *l, bool is_explicit)
+static void check_round_trip_of(struct mw_scenario *scenario,
+                                const struct mw_layout *l, bool is_explicit)
 {
-    struct mw_scenario s;
+    struct mw_scenario s = *scenario;
     struct mw_plan plan, again;
     struct mw_err err = {0};
     char *first = NULL, *second = NULL;
     size_t n_first, n_second;
 
-    fixture_scenario(&s);
     fixture_make(&s, l, NULL, &plan);
     plan.has_predicted = true;
     plan.predicted = (struct mw_predicted){1.0 / 3, 1e10 / 7, 0.1};
@@ -116,6 +116,14 @@ static void check_round_trip(const struct mw_layout *l, bool is_explicit)
     remove("again.yaml");
     mw_plan_release(&plan);
     mw_plan_release(&again);
+}
+
+static void check_round_trip(const struct mw_layout *l, bool is_explicit)
+{
+    struct mw_scenario s;
+
+    fixture_scenario(&s);
+    check_round_trip_of(&s, l, is_explicit);
     mw_scenario_release(&s);
 }
 
@@ -202,6 +210,43 @@ static void test_hash_of_young_keys(void **state)
         l.offload_weights = i == 6 || i == 10 ? 0.5 : 0;
         l.offload_nvme = i == 10 ? MW_NVME_WEIGHTS : MW_NVME_NONE;
         l.offload_activations = i == 7 ? 0.5 : 0;
+        fixture_make(&s, &l, NULL, &plan);
+        hash[n] = mw_plan_hash(&plan);
+        for (size_t j = 0; j < n; j++) {
+            assert_true(hash[j] != hash[n]);
+        }
+        n++;
+        mw_plan_release(&plan);
+    }
+    mw_scenario_release(&s);
+}
+
+/* Keys of layouts of experts. */
+static void test_experts(void **state)
+{
+    static const char text[] =
+        "format: 1\nmodel: {hidden: 64, layers: 10, heads: 4, ffn: 128, vocab: "
+        "256, moe: {experts: 4, top_k: 2, ffn: 64}}\n"
+        "cluster: {system: dgx-a100, nodes: 1}\n"
+        "workload: {seq: 128, global_batch: 16}\n";
+    struct mw_scenario s;
+    struct mw_err err = {0};
+    uint64_t hash[8];
+    size_t n = 0;
+
+    (void)state;
+    if (mw_scenario_parse("moe.yaml", text, strlen(text), &s, &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    for (int i = 0; i < 5; i++) {
+        struct mw_layout l;
+        struct mw_plan plan;
+
+        mw_layout_default(&l);
+        l.dp = 8;
+        l.ep = 4;
+        l.dispatcher = (enum mw_dispatcher)i;
+        check_round_trip_of(&s, &l, false);
         fixture_make(&s, &l, NULL, &plan);
         hash[n] = mw_plan_hash(&plan);
         for (size_t j = 0; j < n; j++) {
@@ -338,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_hash_of_cp_inner),
         cmocka_unit_test(test_hash_is_of_what_runs),
         cmocka_unit_test(test_hash_of_young_keys),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test(test_plan_finds_its_scenario),
         cmocka_unit_test(test_unwritable_output_leaves_nothing),
     };

@@ -121,6 +121,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
         l->ep = 1 << draw_int(i, 10, 4);
         l->etp = i % 2 == 0 ? 1 : l->tp;
     }
+    if (is_moe && i % 3 == 1) {
+        l->dispatcher = (enum mw_dispatcher)draw_int(i, 29, 5);
+    }
     if (i % 3 == 0) {
         draw_rare(l, i);
     }
