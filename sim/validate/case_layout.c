@@ -87,6 +87,20 @@ static enum mw_scaling scaling_of(const char *dtype)
                                          : MW_SCALE_TENSOR;
 }
 
+/* A paragraph of 117 words (Rajpurkar et al., arXiv:1606.05250), a question and
+ * an answer in sub-words. */
+enum { squad_tokens = 200 };
+
+/* Of NeMo's performance summaries ("NeMo 24.07"); the tables of Megatron-Bridge
+ * and of the dgxc recipes do not say what they tune on. */
+static bool is_packed(const struct mw_measured *r)
+{
+    static const char name[] = "NeMo ";
+
+    return strncmp(r->framework, name, sizeof name - 1) == 0 &&
+           (mw_text_has(r->kind, "lora") || mw_text_has(r->kind, "sft"));
+}
+
 void mw_case_workload(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
@@ -115,6 +129,10 @@ void mw_case_workload(struct mw_case *c)
     mw_case_fill(c, MW_FILL_ATTENTION);
     if (mw_text_has(r->kind, "lora")) {
         take_lora(c);
+    }
+    if (is_packed(r)) {
+        mw_case_fill(c, MW_FILL_PACKED);
+        w->doc_tokens = squad_tokens < w->seq ? squad_tokens : 0;
     }
     w->causal_flops = mw_text_has(r->flops_attention, "causal") ||
                       mw_text_has(r->tflops_def, "causal");

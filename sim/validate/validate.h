@@ -64,6 +64,9 @@
     X(HSDP, "hsdp", "HSDP shards within a node")                               \
     X(LORA, "lora",                                                            \
       "rank 16 on linear_qkv, as in the recipes of NeMo and Megatron-Bridge")  \
+    X(PACKED, "packed",                                                        \
+      "fine-tuning in NeMo's performance summaries: examples of SQuAD packed "  \
+      "to the sequence, as they say, of some 200 tokens each")                 \
     X(VPP_OVERLAP, "vpp_overlap",                                              \
       "interleaved for Megatron-Core r0.8, whose README has pipeline "         \
       "transfers overlapped: chunks of two layers as NeMo 24.07's recipe of "  \

@@ -315,6 +315,39 @@ static void test_stack_by_zero_stage(void **state)
     assert_string_equal(mw_case_stack_of(&none), "megatron-deepspeed");
 }
 
+#define TUNE(id, kind, framework)                                              \
+    id "," kind                                                                \
+       ",llama2-7b,,,,4096,32,1,,8,1,H100-SXM5-80GB,1,1,8,bf16," framework     \
+       ",1,,,\n"
+
+/* NeMo's summaries pack SQuAD for fine-tuning: attention stays inside an
+ * example. Others do not say what they train on. */
+static void test_packed(void **state)
+{
+    struct mw_validate v;
+    bool packed[4];
+
+    predict(&v, state,
+            TUNE("a", "pretrain", "NeMo 24.07") TUNE("b", "sft", "NeMo 24.07")
+                TUNE("c", "lora", "NeMo 24.07")
+                    TUNE("d", "sft", "deepspeed 0.19"));
+    for (size_t i = 0; i < v.rows.n; i++) {
+        assert_null(v.rows.v[i].skipped);
+        packed[i] = (v.rows.v[i].fills >> MW_FILL_PACKED & 1) != 0;
+    }
+    assert_false(packed[0]);
+    assert_true(packed[1]);
+    assert_true(packed[2]);
+    assert_false(packed[3]);
+    assert_true(v.rows.v[1].predicted_s < v.rows.v[0].predicted_s);
+    assert_true(v.rows.v[2].predicted_s < v.rows.v[1].predicted_s);
+    mw_validate_release(&v);
+    predict(&v, state, TUNE("e", "sft", "NeMo/Megatron (dgxc v25.02)"));
+    assert_null(v.rows.v[0].skipped);
+    assert_false((v.rows.v[0].fills >> MW_FILL_PACKED & 1) != 0);
+    mw_validate_release(&v);
+}
+
 /* The fast form of the same row, with the constants of the moment. */
 static void test_again(void **state)
 {
@@ -402,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_stack_by_zero_stage),
         cmocka_unit_test(test_strong_scaling),
         cmocka_unit_test(test_weak_scaling),
+        cmocka_unit_test(test_packed),
         cmocka_unit_test(test_again)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
