@@ -32,6 +32,7 @@
     X(GRAD_REDUCE_DTYPE, "grad_reduce_dtype", "fp32;bf16;fp16;model")          \
     X(BUCKET, "bucket_elements", "all;block;#")                                \
     X(BUCKET_PER_RANK, "bucket_elements_per_rank", "#")                        \
+    X(FSDP_PREFETCH, "fsdp_prefetch", "#")                                     \
     X(OVERLAP_GRAD_REDUCE, "overlap_grad_reduce", "yes;no")                    \
     X(OVERLAP_PARAM_GATHER, "overlap_param_gather", "yes;no")                  \
     X(OVERLAP_TP, "overlap_tp", "yes;no")                                      \
@@ -49,6 +50,7 @@
  * bucket_elements    gradients of one reduction: a number, "block" (one wrapped
  *                    layer) or "all" (after the backward pass); at least
  *                    bucket_elements_per_rank times the data-parallel ranks
+ * fsdp_prefetch      units that ZeRO-3 gathers ahead of the one that computes
  * overlap_*          with computation; p2p "interleaved": where a stage has
  *                    several chunks
  * cuda_graph         what is captured

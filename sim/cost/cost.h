@@ -166,11 +166,12 @@ struct mw_stack {
     /* Gradients of one reduction, unless the layout says: 0 all, a number of
      * elements, or MW_BUCKET_LAYER; at least bucket_rank times dp. */
     double bucket, bucket_rank;
-    bool copies_bucket; /* memory.workspace_bytes is one, made whole */
-    bool buckets_first; /* they are the first stage's first chunk's; any other
-                           chunk is one, and so are all where nothing hides
-                           them (Megatron-LM, core/distributed/
-                           distributed_data_parallel.py) */
+    double fsdp_prefetch; /* units of ZeRO-3 that it gathers ahead */
+    bool copies_bucket;   /* memory.workspace_bytes is one, made whole */
+    bool buckets_first;   /* they are the first stage's first chunk's; any other
+                             chunk is one, and so are all where nothing hides
+                             them (Megatron-LM, core/distributed/
+                             distributed_data_parallel.py) */
     bool sends_once; /* a token goes to each node of its experts once (DeepEP,
                         HybridEP), not once per expert */
     bool sorts; /* tokens come by source rank and are copied into the order of

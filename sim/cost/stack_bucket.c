@@ -1,8 +1,9 @@
 /*
  * The buckets of a training stack: how many gradients it reduces at once when
- * a layout does not say. The figures are rows of the software profiles
- * (hwdb/data/profiles.csv, bucket_elements and bucket_elements_per_rank), each
- * with its source; here stands whose profile a stack has. A variant STACK-WORD
+ * a layout does not say, and how many units of ZeRO-3 it gathers ahead. The
+ * figures are rows of the software profiles (hwdb/data/profiles.csv,
+ * bucket_elements, bucket_elements_per_rank and fsdp_prefetch), each with its
+ * source; here stands whose profile a stack has. A variant STACK-WORD
  * has that of STACK unless it stands here itself; the rest have what goes where
  * nothing is known.
  */
@@ -63,6 +64,7 @@ enum mw_status mw_stack_bucket_read(const struct mw_hwdb *db,
                         ? MW_BUCKET_LAYER
                     : isnan(elements) ? 0
                                       : elements;
+    stack->fsdp_prefetch = mw_profile_number(&p, MW_PROFILE_FSDP_PREFETCH);
     stack->bucket_rank = mw_profile_number(&p, MW_PROFILE_BUCKET_PER_RANK);
     /* DeepSpeed, runtime/zero/stage_1_and_2.py; its BF16_Optimizer's is of a
      * fixed size. */

@@ -219,7 +219,10 @@ static double expose(const struct mw_step_price *p, struct piece *v, int n,
 {
     double overlap = p->ctx->stack.overlap_fsdp, off_s = 0, all_s = 0;
     int off = p->layout->overlap_off;
-    int depth = p->layout->fsdp_prefetch >= 0 ? p->layout->fsdp_prefetch : 1;
+    int depth =
+        p->layout->fsdp_prefetch >= 0
+            ? p->layout->fsdp_prefetch
+            : (int)fmin(p->ctx->stack.fsdp_prefetch, MW_FSDP_PREFETCH_MAX);
 
     for (int i = 0; i < n; i++) {
         if ((off & MW_OVERLAP_PARAMS) != 0) {

@@ -116,6 +116,7 @@ static void test_numbers_and_words(void **state)
     assert_true(isnan(mw_profile_number(&p, MW_PROFILE_BUCKET)));
     p = profile(*state, "deepspeed", NULL, NULL);
     assert_true(mw_profile_number(&p, MW_PROFILE_BUCKET) == 5e8);
+    assert_true(mw_profile_number(&p, MW_PROFILE_FSDP_PREFETCH) == 1);
     assert_string_equal(mw_profile_field_name(MW_PROFILE_COMM_SMS), "comm_sms");
 }
 

@@ -77,6 +77,17 @@ static void check_unit(const struct mw_explain *unit)
     }
 }
 
+/* Has a node such a child? */
+static bool has_child(const struct mw_explain *node, const char *name)
+{
+    const struct mw_explain *c = node->first_child;
+
+    while (c != NULL && strstr(c->name, name) == NULL) {
+        c = c->next;
+    }
+    return c != NULL;
+}
+
 static void test_sums(void **state)
 {
     static const char *const kinds[] = {"1f1b", "interleaved-1f1b", "dualpipe",
@@ -103,6 +114,7 @@ static void test_sums(void **state)
         l.schedule = kinds[i % 4];
         l.vpp = i % 4 == 1 || i % 4 == 3 ? 2 : 1;
         l.zero = i / 4;
+        l.fsdp_unit = l.zero == 3 ? 2 : 1;
         explain(&w, &l, &root);
         for (const struct mw_explain *stage = root.first_child; stage != NULL;
              stage = stage->next) {
@@ -110,6 +122,8 @@ static void test_sums(void **state)
             mw_assert_near(sum_of(stage), root.value_s, 1e-9, 0);
             assert_true(at(stage, "waiting")->value_s >= 0);
             check_unit(at(stage, "dense layer"));
+            assert_int_equal(has_child(stage, "ZeRO gather and scatter"),
+                             l.zero == 3);
             n++;
         }
         assert_true(n >= 1 && n <= 4);

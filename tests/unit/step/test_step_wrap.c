@@ -495,6 +495,25 @@ static void test_peak(void **state)
     step_world_close(&w);
 }
 
+/* A depth that is not said is the profile's. */
+static void test_depth_of_profile(void **state)
+{
+    struct step_world w;
+
+    (void)state;
+    open_world(&w);
+    for (int d = 0; d < 3; d++) {
+        struct mw_layout l = layout(1, 2, -1);
+        double of_profile_s;
+
+        w.ctx.stack.fsdp_prefetch = d;
+        of_profile_s = step_forms_agree(&w, &l);
+        l.fsdp_prefetch = d;
+        mw_assert_near(of_profile_s, step_forms_agree(&w, &l), 0, 0);
+    }
+    step_world_close(&w);
+}
+
 /* What is not said stays as it was: the stack's way is not a unit of one. */
 static void test_default(void **state)
 {
@@ -556,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_gathered),
         cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_depth_of_profile),
         cmocka_unit_test(test_default),
         cmocka_unit_test(test_mixed)};
 
