@@ -55,15 +55,26 @@ static const char *preset_name(struct mw_arena *arena, const char *text)
 
 /* ---- fine-tuning -----------------------------------------------------------
  */
-static void refuse_method(struct mw_case *c, const char *method)
+/* torchtune trains on one device with bitsandbytes' paged 8-bit Adam
+ * (recipes/configs/llama3_1/8B_full_single_device.yaml). */
+static bool has_paged_optimizer(const struct mw_measured *r)
 {
+    return mw_text_has(r->method, "8-bit") ||
+           (mw_text_has(r->framework, "torchtune") &&
+            mw_text_has(r->method, "full, single device"));
+}
+
+static void refuse_method(struct mw_case *c, const struct mw_measured *r)
+{
+    const char *method = r->method;
+
     if (mw_text_has(method, "Adapter")) {
         mw_case_skip(c,
                      "adapters of prompts, biases and scales (LLaMA-Adapter) "
                      "are not modelled");
     } else if (mw_text_has(method, "generation")) {
         mw_case_skip(c, "inference, not a training step");
-    } else if (mw_text_has(method, "8-bit")) {
+    } else if (has_paged_optimizer(r)) {
         mw_case_skip(c,
                      "an optimizer of 8-bit states that pages to the host is "
                      "not modelled");
@@ -82,7 +93,7 @@ static void refuse_quantisation(struct mw_case *c, const char *said)
 static void take_finetune(struct mw_case *c, struct mw_measured *r)
 {
     mw_case_fill(c, MW_FILL_FINETUNE);
-    refuse_method(c, r->method);
+    refuse_method(c, r);
     refuse_quantisation(c, r->quantisation);
     r->kind = r->method;
     r->model = preset_name(c->arena, r->model);

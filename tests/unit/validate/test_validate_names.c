@@ -275,6 +275,11 @@ static void test_fine_tuning(void **state)
     assert_string_equal(v.rows.v[0].skipped,
                         "quantisation 'bnb.int8' is not modelled");
     mw_validate_release(&v);
+    predict(&v, state, MEMORY_HEADER,
+            "a,Llama 3.1 8B,\"full, single device\",,RTX A6000,1,2,2048,37.4,0,"
+            "bf16,torchtune\n");
+    assert_non_null(strstr(v.rows.v[0].skipped, "8-bit states"));
+    mw_validate_release(&v);
 }
 
 int main(void)
