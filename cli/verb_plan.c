@@ -64,7 +64,7 @@ static const struct argp_option options[] = {
      "recompute_modules (sets of them, selectively), overlap_off (transfers "
      "that nothing hides), bucket_size (2.5 to 640 million gradients at once), "
      "fsdp_unit (1 to 8 layers that ZeRO-3 gathers at once, or a stage), "
-     "fsdp_prefetch (none or two of them ahead), "
+     "fsdp_prefetch (none, one or two of them ahead), "
      "dispatcher (ways to the experts), "
      "cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "

@@ -294,22 +294,24 @@ static void find_buckets(struct mw_space *s)
             : (struct mw_int_list){sizes, 1};
 }
 
-/* A layer at a time and as far ahead as the stack goes, and where asked for up
- * to 8 layers or a whole stage, and none or two units ahead. */
+/* A layer at a time and as far ahead as the stack goes; where asked for up to 8
+ * layers or a whole stage, and none, one or two units ahead. Asked for, one
+ * ahead is said, so that all are priced by the same formula. */
 static void find_units(struct mw_space *s)
 {
-    static const int64_t units[] = {1, 2, 4, 8, 0}, ahead[] = {-1, 0, 2};
+    static const int64_t units[] = {1, 2, 4, 8, 0}, ahead[] = {1, 0, 2};
+    static const int64_t of_stack[] = {-1};
     const struct mw_limits *l = &s->scenario->limits;
+    bool has_units = is_freed(s, MW_FREE_FSDP_UNIT);
+    bool has_ahead = is_freed(s, MW_FREE_FSDP_PREFETCH);
 
     s->fsdp_units = l->fsdp_unit.n > 0
                         ? l->fsdp_unit
-                        : (struct mw_int_list){
-                              units, is_freed(s, MW_FREE_FSDP_UNIT) ? 5 : 1};
-    s->fsdp_prefetches =
-        l->fsdp_prefetch.n > 0
-            ? l->fsdp_prefetch
-            : (struct mw_int_list){ahead,
-                                   is_freed(s, MW_FREE_FSDP_PREFETCH) ? 3 : 1};
+                        : (struct mw_int_list){units, has_units ? 5 : 1};
+    s->fsdp_prefetches = l->fsdp_prefetch.n > 0 ? l->fsdp_prefetch
+                         : has_ahead            ? (struct mw_int_list){ahead, 3}
+                         : has_units            ? (struct mw_int_list){ahead, 1}
+                                     : (struct mw_int_list){of_stack, 1};
 }
 
 /* Graphs cost memory that is not priced, so wider ones would always win: they
