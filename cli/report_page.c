@@ -120,6 +120,9 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
         layout_row(page, "tokens to experts",
                    mw_dispatcher_name(l->dispatcher));
     }
+    if (l->overlap_shared_experts) {
+        layout_row(page, "shared experts", "beside exchanges");
+    }
     if (l->bucket_size > 0) {
         layout_count(page, "gradients of a bucket", l->bucket_size);
     }

@@ -49,7 +49,7 @@ static const struct argp_option options[] = {
      "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
      "grad_compression recompute_layers "
      "recompute_modules overlap_off (names joined by +) bucket_size cuda_graph "
-     "dispatcher fsdp_unit fsdp_prefetch "
+     "dispatcher overlap_shared_experts fsdp_unit fsdp_prefetch "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
@@ -65,7 +65,7 @@ static const struct argp_option options[] = {
      "that nothing hides), bucket_size (2.5 to 640 million gradients at once), "
      "fsdp_unit (1 to 8 layers that ZeRO-3 gathers at once, or a stage), "
      "fsdp_prefetch (none, one or two of them ahead), "
-     "dispatcher (ways to the experts), "
+     "dispatcher (ways to the experts), overlap_shared_experts, "
      "cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "
      "(FP8), "

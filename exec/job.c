@@ -132,6 +132,11 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "ways to the experts other than all-to-alls",
                      "plan with dispatcher alltoall");
     }
+    if (l->overlap_shared_experts) {
+        return lacks(err, "layout", "overlap_shared_experts",
+                     "shared experts beside exchanges",
+                     "plan without overlap_shared_experts");
+    }
     if (l->overlap_off != 0) {
         return lacks(err, "layout", "overlap_off", "switches of overlap",
                      "plan without overlap_off");

@@ -24,6 +24,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .fsdp_prefetch = -1,
                                     .cuda_graph = -1,
                                     .dispatcher = -1,
+                                    .overlap_shared_experts = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -108,6 +109,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"fsdp_unit", MW_FREE_FSDP_UNIT},
         {"fsdp_prefetch", MW_FREE_FSDP_PREFETCH},
         {"dispatcher", MW_FREE_DISPATCHER},
+        {"overlap_shared_experts", MW_FREE_SHARED_OVERLAP},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -127,7 +129,8 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
                            "--free: '%.*s' is none of cp_form, dp_shard, "
                            "reshard, offload, recompute_layers, "
                            "recompute_modules, overlap_off, bucket_size, "
-                           "fsdp_unit, fsdp_prefetch, dispatcher, cp_inner, "
+                           "fsdp_unit, fsdp_prefetch, dispatcher, "
+                           "overlap_shared_experts, cp_inner, "
                            "dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
@@ -230,6 +233,10 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return fix_word(key, mw_dispatcher_enums, value, &opts->dispatcher,
                         err);
     }
+    if (strcmp(key, "overlap_shared_experts") == 0) {
+        return fix_word(key, mw_bool_enums, value,
+                        &opts->overlap_shared_experts, err);
+    }
     if (strcmp(key, "overlap_off") == 0) {
         return fix_words(key, mw_overlap_enums, value, &opts->overlap_off, err);
     }
@@ -285,6 +292,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
         "recompute_modules, overlap_off, bucket_size, fsdp_unit, "
-        "fsdp_prefetch, cuda_graph, dispatcher",
+        "fsdp_prefetch, cuda_graph, dispatcher, overlap_shared_experts",
         key);
 }

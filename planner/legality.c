@@ -25,7 +25,7 @@
     X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
-    X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) \
+    X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
     X(fsdp_unit) X(fsdp_prefetch)
 /* clang-format on */
 enum value {
@@ -173,6 +173,7 @@ static const struct mw_rule rules[] = {
     {"mds_graph", MDS, "cuda_graph <= 1", "nothing is captured in CUDA graphs", "DeepSpeed deepspeed/runtime/engine.py"},
     {"mds_dispatcher", MDS, "dispatcher == 'stack' || dispatcher == 'alltoall'", "tokens go by all-to-alls",
      "DeepSpeed deepspeed/moe/sharded_moe.py"},
+    {"mds_shared_overlap", MDS, "!shared_overlap", "shared experts compute by themselves", "DeepSpeed deepspeed/moe/layer.py"},
     {"mds_loss", MDS, "loss == 0 && loss_chunks <= 1", "no option chooses the loss", "Megatron-DeepSpeed megatron/model/gpt_model.py"},
     {"mds_dtype", MDS, "dtype != 'fp8' && dtype != 'fp4'", "the engine computes in 32 or 16 bits",
      "DeepSpeed deepspeed/runtime/config.py, fp16 and bf16"},
@@ -247,6 +248,7 @@ static const struct mw_rule rules[] = {
     {"titan_dispatcher", TT, "dispatcher != 'allgather' && (dispatcher == 'deepep' || dispatcher == 'hybridep' -> etp == 1)",
      "tokens go by all-to-alls, or with etp 1 by DeepEP or HybridEP (expert_parallel_comm_backend)",
      "TorchTitan torchtitan/models/common/token_dispatcher.py"},
+    {"titan_shared_overlap", TT, "!shared_overlap", "no key lets shared experts compute beside exchanges", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_capacity", TT, "!capacity", "experts take all tokens that are routed to them", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
@@ -290,6 +292,7 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/parallel/tensor_parallel/functional.py"},
     {"nanotron_dispatcher", NANO, "dispatcher == 'stack'", "no key of the configuration chooses a way to the experts",
      "Nanotron src/nanotron/config/models_config.py"},
+    {"nanotron_shared_overlap", NANO, "!shared_overlap", "no key lets shared experts compute beside exchanges", "Nanotron src/nanotron/nn/moe.py"},
     {"nanotron_capacity", NANO, "!capacity", "experts take all tokens that are routed to them", "Nanotron src/nanotron/nn/moe.py"},
     {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
      "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
@@ -501,6 +504,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_loss] = (int64_t)w->loss;
     v[V_loss_chunks] = w->loss_chunks;
     v[V_capacity] = w->capacity_factor > 0;
+    v[V_shared_overlap] = l->overlap_shared_experts;
     v[V_padded] = w->pads_to_capacity;
     v[V_dispatcher] = ID_DISPATCHER + (int64_t)l->dispatcher;
     v[V_topk] = m->moe.top_k;

@@ -44,8 +44,8 @@ enum mw_free_dim {
     MW_FREE_RECOMPUTE_LAYERS = 16,
     MW_FREE_CP_INNER = 32,
     MW_FREE_RECOMPUTE_MODULES = 64,
-    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 +
-                  16384, /* of those that leave what is learned alone */
+    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 + 16384 +
+                  32768, /* of those that leave what is learned alone */
     MW_FREE_DTYPE = 128,
     MW_FREE_GRAD_DTYPE = 256,
     MW_FREE_COMPRESSION = 512,
@@ -53,7 +53,8 @@ enum mw_free_dim {
     MW_FREE_BUCKET = 2048,
     MW_FREE_FSDP_UNIT = 4096,
     MW_FREE_FSDP_PREFETCH = 8192,
-    MW_FREE_DISPATCHER = 16384
+    MW_FREE_DISPATCHER = 16384,
+    MW_FREE_SHARED_OVERLAP = 32768
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -73,6 +74,7 @@ struct mw_search_opts {
     int fsdp_unit, fsdp_prefetch; /* -1: not fixed */
     int cuda_graph;               /* -1: not fixed */
     int dispatcher;               /* -1: not fixed */
+    int overlap_shared_experts;   /* 0, 1, -1: not fixed */
     int cp_inner;                 /* 0: not fixed */
     int grad_compression;         /* -1: not fixed */
     int dtype, grad_dtype;        /* as in mw_layout, -1: not fixed */

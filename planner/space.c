@@ -339,6 +339,18 @@ static void find_dispatchers(struct mw_space *s)
             : (struct mw_int_list){ways, 1};
 }
 
+static void find_shared_overlaps(struct mw_space *s)
+{
+    static const int64_t both[] = {false, true};
+    const struct mw_int_list *listed =
+        &s->scenario->limits.overlap_shared_experts;
+
+    s->overlaps = listed->n > 0
+                      ? *listed
+                      : (struct mw_int_list){
+                            both, is_freed(s, MW_FREE_SHARED_OVERLAP) ? 2 : 1};
+}
+
 static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -363,6 +375,7 @@ static void find_rare(struct mw_space *s)
     find_units(s);
     find_graphs(s);
     find_dispatchers(s);
+    find_shared_overlaps(s);
     find_modules(s);
 }
 
@@ -497,13 +510,13 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
                                .n_ranks = ctx->n_nodes * ctx->gpus_per_node};
     const struct mw_limits *l = &scenario->limits;
 
-    space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
-                           l->recompute_modules.n + l->overlap_off.n +
-                           l->bucket_size.n + l->cuda_graph.n +
-                           l->dispatcher.n + l->fsdp_unit.n +
-                           l->fsdp_prefetch.n + l->offload_optimizer.n +
-                           l->offload_weights.n + l->offload_activations.n >
-                       0;
+    space->has_lists =
+        l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
+            l->recompute_modules.n + l->overlap_off.n + l->bucket_size.n +
+            l->cuda_graph.n + l->dispatcher.n + l->overlap_shared_experts.n +
+            l->fsdp_unit.n + l->fsdp_prefetch.n + l->offload_optimizer.n +
+            l->offload_weights.n + l->offload_activations.n >
+        0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);
     find_outer(space);

@@ -53,6 +53,7 @@ struct mw_space {
     enum mw_grad_compression compression[3];
     int n_compressions;
     struct mw_int_list graphs;      /* scopes of CUDA graphs, the same */
+    struct mw_int_list overlaps;    /* of shared experts and exchanges */
     struct mw_int_list dispatchers; /* ways to the experts, the same */
     struct mw_int_list fsdp_units, fsdp_prefetches;
     struct mw_int_list buckets; /* sizes to enumerate where none is fixed */
@@ -69,6 +70,9 @@ bool mw_limits_list_allows(const struct mw_int_list *list, int value);
 bool mw_limits_sets_allow(const struct mw_int_list *sets, int set, int has);
 /* Are there gradients that wait for the end of the step? */
 bool mw_layout_has_buckets(const struct mw_layout *l);
+/* Are there shared experts to compute while an all-to-all goes on? */
+bool mw_layout_can_overlap_shared(const struct mw_layout *layout,
+                                  const struct mw_model *model);
 /* Transfers that a layout has and nothing need hide. */
 int mw_layout_can_show(const struct mw_layout *l);
 /* What the limits list of types, compression, offload and the like. */

@@ -33,6 +33,13 @@ bool mw_layout_has_buckets(const struct mw_layout *l)
            l->dp * l->cp > 1;
 }
 
+bool mw_layout_can_overlap_shared(const struct mw_layout *l,
+                                  const struct mw_model *m)
+{
+    return l->ep > 1 && l->dispatcher == MW_DISPATCH_ALLTOALL &&
+           m->moe.shared_ffn > 0;
+}
+
 int mw_layout_can_show(const struct mw_layout *l)
 {
     return (l->dp * l->cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
@@ -62,6 +69,9 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
            mw_limits_list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&
            (l->ep == 1 ||
             mw_limits_list_allows(&limits->dispatcher, (int)l->dispatcher)) &&
+           (!mw_layout_can_overlap_shared(l, &s->scenario->model) ||
+            mw_limits_list_allows(&limits->overlap_shared_experts,
+                                  l->overlap_shared_experts)) &&
            (!mw_layout_has_buckets(l) ||
             mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
            (l->zero < 3 ||

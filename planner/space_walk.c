@@ -62,6 +62,7 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
          layout->bucket_size > 0 || layout->fsdp_unit != 1 ||
          layout->fsdp_prefetch >= 0 ||
          layout->dispatcher != MW_DISPATCH_STACK ||
+         layout->overlap_shared_experts ||
          layout->grad_compression != MW_COMPRESS_NONE ||
          layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
         mw_layout_check(layout, &w->s->scenario->model,
@@ -150,6 +151,29 @@ static uint64_t walk_modules(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Shared experts beside exchanges: where there are both. */
+static uint64_t walk_shared(struct walk *w, struct mw_layout layout,
+                            bool only_count)
+{
+    const struct mw_int_list *overlaps = &w->s->overlaps;
+    int fixed = w->s->opts->overlap_shared_experts;
+    uint64_t n = 0;
+
+    layout.overlap_shared_experts = fixed > 0;
+    if (fixed >= 0 ||
+        !mw_layout_can_overlap_shared(&layout, &w->s->scenario->model)) {
+        return walk_modules(w, layout, only_count);
+    }
+    for (size_t i = 0; i < overlaps->n; i++) {
+        layout.overlap_shared_experts = overlaps->v[i] != 0;
+        n += walk_modules(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Ways to the experts: mostly the stack's alone, and without experts on other
  * ranks always. */
 static uint64_t walk_dispatchers(struct walk *w, struct mw_layout layout,
@@ -162,11 +186,11 @@ static uint64_t walk_dispatchers(struct walk *w, struct mw_layout layout,
     layout.dispatcher =
         fixed > 0 ? (enum mw_dispatcher)fixed : MW_DISPATCH_STACK;
     if (fixed >= 0 || layout.ep == 1) {
-        return walk_modules(w, layout, only_count);
+        return walk_shared(w, layout, only_count);
     }
     for (size_t i = 0; i < ways->n; i++) {
         layout.dispatcher = (enum mw_dispatcher)ways->v[i];
-        n += walk_modules(w, layout, only_count);
+        n += walk_shared(w, layout, only_count);
         if (w->how == MW_WALK_SEED) {
             break;
         }

@@ -300,6 +300,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " dispatcher %d",
                       o->dispatcher);
     }
+    if (o->overlap_shared_experts >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " shared %d",
+                      o->overlap_shared_experts);
+    }
     if (o->overlap_off >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " overlap %d",
                       o->overlap_off);

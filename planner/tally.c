@@ -96,6 +96,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", dispatcher %s",
                     mw_dispatcher_name(l->dispatcher));
     }
+    if (l->overlap_shared_experts) {
+        mw_str_add(&text, ", shared experts beside exchanges");
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(&text, ", buckets of %d", l->bucket_size);
     }

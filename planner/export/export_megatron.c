@@ -394,6 +394,9 @@ static void put_experts(struct writer *w)
     if (k->pads_to_capacity) {
         flag(w, "moe-pad-expert-input-to-capacity");
     }
+    if (l->overlap_shared_experts) {
+        flag(w, "moe-shared-expert-overlap");
+    }
     flag(w, "moe-grouped-gemm");
     put_dispatcher(w);
     number(w, "expert-model-parallel-size", l->ep);

@@ -76,6 +76,9 @@ const struct mw_enum mw_cuda_graph_enums[] = {
     {"full_iteration", MW_GRAPH_ITERATION},
     {NULL, 0}};
 
+/* Lists of what is or is not. */
+const struct mw_enum mw_bool_enums[] = {{"false", 0}, {"true", 1}, {NULL, 0}};
+
 const struct mw_enum mw_dispatcher_enums[] = {
     {"stack", MW_DISPATCH_STACK},         {"alltoall", MW_DISPATCH_ALLTOALL},
     {"allgather", MW_DISPATCH_ALLGATHER}, {"deepep", MW_DISPATCH_DEEPEP},

@@ -128,7 +128,7 @@ extern const struct mw_enum mw_dtype_choice_enums[]; /* "workload", "fp32" */
 const char *mw_dtype_choice_name(int choice);
 extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
     mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[],
-    mw_cuda_graph_enums[], mw_dispatcher_enums[];
+    mw_cuda_graph_enums[], mw_dispatcher_enums[], mw_bool_enums[];
 const char *mw_recompute_name(enum mw_recompute recompute);
 const char *mw_cp_form_name(enum mw_cp_form form); /* "ring" */
 const char *mw_grad_compression_name(enum mw_grad_compression compression);
@@ -182,6 +182,8 @@ struct mw_layout {
                         under ZeRO-1 weights of one gather; 0: the stack's */
     enum mw_cuda_graph cuda_graph;
     enum mw_dispatcher dispatcher;
+    bool overlap_shared_experts; /* they compute while tokens travel to the
+                                    routed experts and back */
     /* Node of the allocation, counted from 0, on which the node's worth of
      * ranks i lies; empty: node i. What is not named stands by. */
     struct mw_int_list nodes;
@@ -298,6 +300,10 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, dispatcher),              \
          .enums = mw_dispatcher_enums,                                         \
          .doc = "how tokens reach their experts' ranks"},                      \
+        {.key = "overlap_shared_experts",                                      \
+         .type = MW_F_BOOL,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, overlap_shared_experts),  \
+         .doc = "shared experts compute while tokens travel"},                 \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

@@ -226,6 +226,12 @@ enum mw_dim {
 };
 const char *mw_dim_name(enum mw_dim dim); /* "tp" */
 
+/* Exchanges with routed experts, of forward tokens and results or of their
+ * gradients: the layer's first product of shared experts and what is around it
+ * needs no more than the first does, the second no more than the other
+ * (Megatron-LM, core/transformer/moe/shared_experts.py). */
+enum mw_beside { MW_BESIDE_NONE, MW_BESIDE_DISPATCH, MW_BESIDE_COMBINE };
+
 /*
  * One operator of one pass for one micro-batch on one rank. FLOPs count a
  * multiply-add as 2; bytes are those that must cross the device memory once
@@ -267,9 +273,10 @@ struct mw_op {
     bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
                      made while attention computes with the last one's data:
                      one less than the attention's repeats can hide */
-    bool is_routed;    /* of rows that a router sent here: a rank may have more
-                          of them than the mean, of which all figures are */
-    bool is_attention; /* of a layer's attention part, not of its MLP */
+    bool is_routed; /* of rows that a router sent here: a rank may have more
+                       of them than the mean, of which all figures are */
+    enum mw_beside beside; /* of shared experts: what may go on meanwhile */
+    bool is_attention;     /* of a layer's attention part, not of its MLP */
     bool is_return; /* MW_OP_COLL over ep: results (backward: gradients of what
                        was sent) come back to the ranks of their tokens */
     bool is_inner; /* MW_OP_COLL over cp: among the layout's cp_inner ranks; the

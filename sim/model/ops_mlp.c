@@ -21,6 +21,8 @@
  */
 #include "sim/model/ops_int.h"
 
+#include <string.h>
+
 static double x_bytes(const struct mw_sizes *s, double rows, double width)
 {
     return s->el * rows * width;
@@ -199,12 +201,28 @@ static void add_gathered_experts(const struct mw_sizes *s,
                   MW_ALL_GATHER, x);
 }
 
+static void mark_beside(struct mw_fsteps *out, size_t first)
+{
+    enum mw_beside beside = MW_BESIDE_DISPATCH;
+
+    for (size_t i = first; i < out->n; i++) {
+        struct mw_op *op = &out->v[i].op;
+
+        if (strcmp(op->name, "shared_fc2") == 0) {
+            beside = MW_BESIDE_COMBINE;
+        }
+        op->beside = op->kind == MW_OP_COLL ? MW_BESIDE_NONE : beside;
+    }
+}
+
 /* The tokens are those that the router saw; it keeps them for both. A gated
  * output is kept: its product with the incoming gradient is the gate's. */
 static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
 {
     static const struct mlp_names names = {"shared_fc1", "shared_act",
                                            "shared_fc2"};
+
+    size_t first = out->n;
 
     if (s->m->moe.shared_ffn == 0) {
         return;
@@ -220,6 +238,7 @@ static void add_shared(const struct mw_sizes *s, struct mw_fsteps *out)
         mw_fstep_simple(out, s, MW_OP_ADD, "shared_scale", s->own_tokens,
                         s->m->hidden, 2 * x, x);
     }
+    mark_beside(out, first);
 }
 
 /* With the module, of all this the router's input is kept. */

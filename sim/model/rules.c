@@ -390,6 +390,21 @@ static bool rule_dispatcher(const struct check *c)
            BROKEN(c, "dispatcher %s needs ep x etp of at least 2", name);
 }
 
+/* Megatron-LM, core/transformer/transformer_config.py: with the alltoall
+ * dispatcher alone, and not where they are recomputed by themselves. */
+static bool rule_shared_overlap(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+
+    return !l->overlap_shared_experts ||
+           (c->m->moe.shared_ffn > 0 && l->dispatcher == MW_DISPATCH_ALLTOALL &&
+            (mw_layout_modules(l) & MW_MODULE_SHARED_EXPERTS) == 0) ||
+           BROKEN(c,
+                  "overlap_shared_experts needs shared experts (moe.shared), "
+                  "dispatcher alltoall and no recomputation of "
+                  "shared_experts");
+}
+
 /* FP8 and FP4 sums would lose what small gradients add. */
 static bool rule_grad_dtype(const struct check *c)
 {
@@ -407,42 +422,44 @@ static bool rule_grad_dtype(const struct check *c)
 static const struct {
     const char *id, *key;
     bool (*is_met)(const struct check *c);
-} rules[] = {{"sizes", "tp", rule_sizes},
-             {"zero", "zero", rule_zero},
-             {"dp_shard", "dp_shard", rule_dp_shard},
-             {"reshard", "reshard", mw_rule_reshard},
-             {"fsdp_unit", "fsdp_unit", mw_rule_fsdp},
-             {"recompute_layers", "recompute_layers", mw_rule_recompute_layers},
-             {"recompute_modules", "recompute_modules", mw_rule_modules},
-             {"offload", "offload_optimizer", mw_rule_offload},
-             {"offload_nvme", "offload_nvme", mw_rule_offload_nvme},
-             {"grad_compression", "grad_compression", mw_rule_compression},
-             {"bucket_size", "bucket_size", mw_rule_bucket},
-             {"grad_dtype", "grad_dtype", rule_grad_dtype},
-             {"optimizer", "zero", rule_optimizer},
-             {"loss_chunks", "micro_batch", rule_loss_chunks},
-             {"order", "order", rule_order},
-             {"tp_heads", "tp", rule_tp_heads},
-             {"tp_kv_heads", "tp", rule_tp_kv_heads},
-             {"tp_ffn", "tp", rule_tp_ffn},
-             {"tp_shared_ffn", "tp", rule_tp_shared_ffn},
-             {"tp_vocab", "tp", rule_tp_vocab},
-             {"cp_seq", "cp", rule_cp_seq},
-             {"cp_inner", "cp_inner", rule_cp_inner},
-             {"cp_heads", "cp", rule_cp_heads},
-             {"cp_flash", "cp_form", rule_cp_flash},
-             {"sp_seq", "sp", rule_sp_seq},
-             {"pp_layers", "pp", rule_pp_layers},
-             {"vpp_pp", "vpp", rule_vpp_pp},
-             {"batch", "dp", rule_batch},
-             {"ep_dense", "ep", rule_ep_dense},
-             {"ep_experts", "ep", rule_ep_experts},
-             {"etp_ffn", "etp", rule_etp_ffn},
-             {"ep_ranks", "ep", rule_ep_ranks},
-             {"ep_shard", "dp_shard", rule_ep_shard},
-             {"moe_sp", "sp", rule_moe_sp},
-             {"dispatcher", "dispatcher", rule_dispatcher},
-             {"ranks", "dp", rule_ranks}};
+} rules[] = {
+    {"sizes", "tp", rule_sizes},
+    {"zero", "zero", rule_zero},
+    {"dp_shard", "dp_shard", rule_dp_shard},
+    {"reshard", "reshard", mw_rule_reshard},
+    {"fsdp_unit", "fsdp_unit", mw_rule_fsdp},
+    {"recompute_layers", "recompute_layers", mw_rule_recompute_layers},
+    {"recompute_modules", "recompute_modules", mw_rule_modules},
+    {"offload", "offload_optimizer", mw_rule_offload},
+    {"offload_nvme", "offload_nvme", mw_rule_offload_nvme},
+    {"grad_compression", "grad_compression", mw_rule_compression},
+    {"bucket_size", "bucket_size", mw_rule_bucket},
+    {"grad_dtype", "grad_dtype", rule_grad_dtype},
+    {"optimizer", "zero", rule_optimizer},
+    {"loss_chunks", "micro_batch", rule_loss_chunks},
+    {"order", "order", rule_order},
+    {"tp_heads", "tp", rule_tp_heads},
+    {"tp_kv_heads", "tp", rule_tp_kv_heads},
+    {"tp_ffn", "tp", rule_tp_ffn},
+    {"tp_shared_ffn", "tp", rule_tp_shared_ffn},
+    {"tp_vocab", "tp", rule_tp_vocab},
+    {"cp_seq", "cp", rule_cp_seq},
+    {"cp_inner", "cp_inner", rule_cp_inner},
+    {"cp_heads", "cp", rule_cp_heads},
+    {"cp_flash", "cp_form", rule_cp_flash},
+    {"sp_seq", "sp", rule_sp_seq},
+    {"pp_layers", "pp", rule_pp_layers},
+    {"vpp_pp", "vpp", rule_vpp_pp},
+    {"batch", "dp", rule_batch},
+    {"ep_dense", "ep", rule_ep_dense},
+    {"ep_experts", "ep", rule_ep_experts},
+    {"etp_ffn", "etp", rule_etp_ffn},
+    {"ep_ranks", "ep", rule_ep_ranks},
+    {"ep_shard", "dp_shard", rule_ep_shard},
+    {"moe_sp", "sp", rule_moe_sp},
+    {"dispatcher", "dispatcher", rule_dispatcher},
+    {"overlap_shared_experts", "overlap_shared_experts", rule_shared_overlap},
+    {"ranks", "dp", rule_ranks}};
 
 enum { N_RULES = sizeof rules / sizeof *rules };
 

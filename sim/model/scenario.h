@@ -97,6 +97,7 @@ struct mw_limits {
      */
     struct mw_int_list dtype, grad_dtype, grad_compression, cuda_graph;
     struct mw_int_list dispatcher; /* of enum mw_dispatcher, the same */
+    struct mw_int_list overlap_shared_experts;
     struct mw_num_list offload_optimizer, offload_weights, offload_activations;
     int max_tp;    /* 0: GPUs of a node */
     int framework; /* enum mw_framework */

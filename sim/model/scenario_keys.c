@@ -331,6 +331,11 @@ const struct mw_field mw_limits_fields[] = {
      .offset = L_AT(dispatcher),
      .enums = mw_dispatcher_enums,
      .doc = "ways to the experts to enumerate; the stack's if absent"},
+    {.key = "overlap_shared_experts",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(overlap_shared_experts),
+     .enums = mw_bool_enums,
+     .doc = "whether shared experts compute while tokens travel"},
     PARTS_ROW("offload_optimizer", offload_optimizer),
     PARTS_ROW("offload_weights", offload_weights),
     PARTS_ROW("offload_activations", offload_activations),
@@ -488,18 +493,29 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
  * 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {
-        "node_limit",          "fp8_dispatch",
-        "spare_nodes",         "leaf_nodes",
-        "oversubscription",    "cp_inner",
-        "bucket_size",         "fsdp_unit",
-        "fsdp_prefetch",       "dtype",
-        "grad_dtype",          "grad_compression",
-        "offload_optimizer",   "offload_weights",
-        "offload_activations", "cuda_graph",
-        "dispatcher",          "leaves",
-        "domain_nodes",        "recompute_modules",
-        "overlap_off",         NULL};
+    static const char *const young[] = {"node_limit",
+                                        "fp8_dispatch",
+                                        "spare_nodes",
+                                        "leaf_nodes",
+                                        "oversubscription",
+                                        "cp_inner",
+                                        "bucket_size",
+                                        "fsdp_unit",
+                                        "fsdp_prefetch",
+                                        "dtype",
+                                        "grad_dtype",
+                                        "grad_compression",
+                                        "offload_optimizer",
+                                        "offload_weights",
+                                        "offload_activations",
+                                        "cuda_graph",
+                                        "dispatcher",
+                                        "overlap_shared_experts",
+                                        "leaves",
+                                        "domain_nodes",
+                                        "recompute_modules",
+                                        "overlap_off",
+                                        NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

@@ -229,6 +229,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->dispatcher != MW_DISPATCH_STACK) {
         h = hash_int(mw_hash64(h, "dispatcher", 10), (int)l->dispatcher);
     }
+    if (l->overlap_shared_experts) {
+        h = hash_int(mw_hash64(h, "overlap_shared_experts", 22), 1);
+    }
     if (l->bucket_size > 0) {
         h = hash_int(mw_hash64(h, "bucket_size", 11), l->bucket_size);
     }

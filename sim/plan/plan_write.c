@@ -73,6 +73,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
         mw_str_addf(text, "  dispatcher: %s\n",
                     mw_dispatcher_name(l->dispatcher));
     }
+    if (l->overlap_shared_experts) {
+        mw_str_add(text, "  overlap_shared_experts: true\n");
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
     }

@@ -25,7 +25,8 @@ struct mw_fast_key {
     int recompute_layers; /* whether some are not */
     int reshard, grad_compression, offload_nvme;
     int cp_inner, has_tied_copy, recompute_modules, dtype, grad_dtype,
-        overlap_off, cuda_graph, dispatcher, fsdp_unit, fsdp_prefetch;
+        overlap_off, cuda_graph, dispatcher, shared_overlap, fsdp_unit,
+        fsdp_prefetch;
     struct mw_router_load router;
     double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];

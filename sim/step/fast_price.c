@@ -7,6 +7,7 @@
 #include "sim/step/fast_int.h"
 
 #include "base/file.h"
+#include "sim/step/shared_experts.h"
 
 #include <assert.h>
 #include <string.h>
@@ -79,6 +80,8 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->overlap_off = l->overlap_off;
     key->cuda_graph = (int)l->cuda_graph;
     key->dispatcher = (int)l->dispatcher;
+    key->shared_overlap =
+        l->overlap_shared_experts ? 1 + mw_step_splits_backward(l) : 0;
     key->dtype = l->dtype;
     key->grad_dtype = l->grad_dtype;
     key->offload_nvme = (int)l->offload_nvme;

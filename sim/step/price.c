@@ -21,7 +21,7 @@
  * Each operator and collective also takes the host some time to issue
  * (sim/cost/stack.c); vstage.c compares that with the device's time.
  */
-#include "sim/step/step_int.h"
+#include "sim/step/shared_experts.h"
 
 #include <math.h>
 
@@ -103,6 +103,7 @@ struct phase_at {
     struct ring ring;
     struct mw_explain *explain;
     int n_captured; /* operators in CUDA graphs */
+    struct mw_beside_s beside;
 };
 
 /*
@@ -118,44 +119,6 @@ static bool is_async(const struct mw_op *op)
             (op->pass == MW_PASS_B && op->coll != MW_ALL_GATHER));
 }
 
-/* Bytes of a routed operator that grow with its rows: all, but of a product the
- * experts' weights or their gradients. */
-static double row_bytes(const struct mw_op *op)
-{
-    double el = mw_dtype_bytes(op->dtype), batch = (double)op->batch;
-
-    if (op->kind != MW_OP_GEMM) {
-        return op->bytes;
-    }
-    return op->pass == MW_PASS_W
-               ? el * batch * (double)op->k * (double)(op->m + op->n)
-               : op->bytes - el * batch * (double)op->n * (double)op->k;
-}
-
-/* Of what was routed here, with the busiest rank's rows: the others wait. */
-static struct mw_cost op_cost(const struct mw_step_price *p,
-                              const struct mw_op *op, const struct phase_at *at)
-{
-    double load = at->phase == MW_PHASE_W ? p->router.apart : p->router.synced;
-    struct mw_op busiest = *op;
-    int64_t *rows = op->kind == MW_OP_GEMM && op->pass == MW_PASS_W
-                        ? &busiest.k
-                        : &busiest.m;
-
-    busiest.bytes += mw_step_sort_bytes(p, op);
-    if (busiest.bytes > op->bytes) {
-        return mw_cost_op(p->ctx, &busiest, at->explain);
-    }
-    if (!op->is_routed || !(load > 1 || load < 1)) {
-        return mw_cost_op(p->ctx, op, at->explain);
-    }
-    *rows = (int64_t)llround((double)*rows * load);
-    busiest.bytes += (load - 1) * row_bytes(op);
-    busiest.flops *= load;
-    busiest.cast_elements *= load;
-    return mw_cost_op(p->ctx, &busiest, at->explain);
-}
-
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
                    struct phase_at *at)
 {
@@ -165,8 +128,9 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     enum mw_lane lane = is_coll ? lane_of(op->dim) : MW_LANE_COMPUTE;
     int n = mw_op_times(op);
     double coll_bytes = is_coll ? mw_step_coll_bytes(p, op) : 0;
-    struct mw_cost cost =
-        is_coll ? mw_step_coll_cost(p, op, at->explain) : op_cost(p, op, at);
+    struct mw_cost cost = is_coll
+                              ? mw_step_coll_cost(p, op, at->explain)
+                              : mw_step_op_cost(p, op, at->phase, at->explain);
     bool is_causal = p->scenario->workload.causal_flops;
 
     if (op->kind == MW_OP_ATTENTION && n > 1 && !p->ctx->gpu->is_cpu) {
@@ -174,6 +138,7 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     }
     double shown_s = n * cost.time_s;
 
+    mw_step_note_beside(op, shown_s, &at->beside);
     if (op->is_ring) {
         shown_s = ring_exposed_s(op, cost.time_s, &at->ring);
         out->ring_s += shown_s;
@@ -311,44 +276,30 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     }
 }
 
-/* A lane's collectives of which `hidden_s` run beside the compute of a phase,
- * and so on the wires. */
-static void move_behind(struct mw_step_price *p, enum mw_step_unit unit,
-                        enum mw_phase phase, enum mw_lane lane,
-                        enum mw_phase beside, double hidden_s)
-{
-    double *s = &p->cost[unit].phase[phase].s[lane];
-    double part = *s > 0 ? hidden_s / *s : 0;
-
-    *s -= hidden_s;
-    for (int kind = 0; p->wires != NULL && kind < MW_WIRE_KINDS; kind++) {
-        double moved = part * p->wires->s[unit][phase][lane][kind];
-
-        p->wires->s[unit][phase][lane][kind] -= moved;
-        p->wires->s[unit][beside][MW_LANE_COMPUTE][kind] += moved;
-    }
-}
-
 /* Takes off what is hidden: first by the other product of a backward pass,
  * then by the rest of the pass, which no two collectives use twice. Exchanges
  * of a ring have had their windows. */
-static void hide(struct mw_step_price *p, enum mw_step_unit unit)
+static void hide(struct mw_step_price *p, enum mw_step_unit unit,
+                 const struct mw_beside_s *beside)
 {
     struct mw_phase_cost *cost = p->cost[unit].phase;
 
     for (int i = 0; i < MW_PHASE_COUNT; i++) {
-        double window_s = cost[i].s[MW_LANE_COMPUTE];
+        double shared_s =
+            mw_step_hide_beside(p, unit, (enum mw_phase)i, beside);
+        double window_s = fmax(0, cost[i].s[MW_LANE_COMPUTE] - shared_s);
 
         if (cost[i].async_s > 0) {
             enum mw_phase other = i == MW_PHASE_B ? MW_PHASE_W : MW_PHASE_B;
 
-            move_behind(p, unit, (enum mw_phase)i, MW_LANE_TP, other,
-                        cost[i].async_s -
-                            mw_step_exposed_s(
-                                cost[i].async_s,
-                                mw_step_overlap(p, MW_OVERLAP_TP,
-                                                p->ctx->stack.overlap_tp_back),
-                                cost[other].s[MW_LANE_COMPUTE]));
+            mw_step_move_behind(
+                p, unit, (enum mw_phase)i, MW_LANE_TP, other,
+                cost[i].async_s -
+                    mw_step_exposed_s(
+                        cost[i].async_s,
+                        mw_step_overlap(p, MW_OVERLAP_TP,
+                                        p->ctx->stack.overlap_tp_back),
+                        cost[other].s[MW_LANE_COMPUTE]));
         }
         for (int lane = MW_LANE_TP; lane <= MW_LANE_EP; lane++) {
             double whole_s = cost[i].s[lane];
@@ -357,8 +308,8 @@ static void hide(struct mw_step_price *p, enum mw_step_unit unit)
                                             overlap_of(p, (enum mw_lane)lane),
                                             window_s);
 
-            move_behind(p, unit, (enum mw_phase)i, (enum mw_lane)lane,
-                        (enum mw_phase)i, hidden_s);
+            mw_step_move_behind(p, unit, (enum mw_phase)i, (enum mw_lane)lane,
+                                (enum mw_phase)i, hidden_s);
             window_s -= hidden_s;
         }
         cost[i].s[MW_LANE_CP] += cost[i].ring_s;
@@ -455,6 +406,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
     struct mw_explain *node = mw_explain_child(
         explain, unit_names[unit], 0, "passes of one micro-batch", NULL);
     struct mw_explain *child[MW_PHASE_COUNT] = {NULL};
+    struct mw_beside_s beside[MW_PHASE_COUNT];
 
     p->cost[unit] = (struct mw_unit_cost){0};
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
@@ -468,9 +420,10 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                 "sum of operators, less what the stack hides", NULL);
         }
         struct phase_at at = {
-            unit, (enum mw_phase)phase, {0, 0}, child[phase], 0};
+            unit, (enum mw_phase)phase, {0, 0}, child[phase], 0, {{0}, {0}}};
 
         add_ops(p, &ops, &at);
+        beside[phase] = at.beside;
         out->host_s += mw_step_graph_s(p, at.n_captured);
         if (ops.n > 0 && mw_step_graph(p) != MW_GRAPH_ITERATION) {
             /* F and B and W alike */
@@ -482,11 +435,13 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         }
     }
     mw_array_release(&ops);
-    hide(p, unit);
+    hide(p, unit, beside);
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
         if (child[phase] != NULL) {
             double device_s = blocking_s(&p->cost[unit].phase[phase]);
 
+            mw_step_explain_beside(p, (enum mw_phase)phase, beside,
+                                   child[phase]);
             child[phase]->value_s = device_s;
             child[phase]->bound =
                 p->cost[unit].phase[phase].host_s > device_s ? "host" : NULL;

@@ -222,6 +222,12 @@ struct mw_cost mw_step_coll_cost(const struct mw_step_price *p,
  * permutation; 0 for other operators and where nothing is sorted. */
 double mw_step_sort_bytes(const struct mw_step_price *p,
                           const struct mw_op *op);
+/* routed_ops.c: an operator that is no collective, with the busiest rank's rows
+ * where a router sent them. */
+struct mw_cost mw_step_op_cost(const struct mw_step_price *p,
+                               const struct mw_op *op, enum mw_phase phase,
+                               struct mw_explain *explain);
+
 struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);

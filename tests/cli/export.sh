@@ -79,6 +79,9 @@ done
 scenario habit deepseek-v3 128 "$dispatched"
 expect 0 "$mw" export habit.yaml --to megatron-core -o out.args
 grep -q 'alltoall prices what is written' stderr.txt || fail "no note on the habit"
+scenario shared deepseek-v3 128 "$dispatched, dispatcher: alltoall, overlap_shared_experts: true"
+expect 0 "$mw" export shared.yaml --to megatron-core -o out.args
+args "o['moe-shared-expert-overlap'] and o['moe-token-dispatcher-type'] == 'alltoall'"
 scenario titan_ep qwen3-30b-a3b 16 'tp: 1, dp: 128, zero: 3, ep: 16, micro_batch: 1, dispatcher: hybridep'
 expect 0 "$mw" export titan_ep.yaml --to torchtitan -o out.toml
 toml "p['expert_parallel_comm_backend'] == 'hybridep' and p['expert_parallel_degree'] == 16"

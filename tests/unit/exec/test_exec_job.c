@@ -100,6 +100,13 @@ static void refusals(void **state)
     check_refused("{hidden: 64, layers: 4, heads: 4, ffn: 128, vocab: 256, "
                   "moe: {experts: 4, top_k: 2, ffn: 64}}",
                   "fp32", &l, "plan with dispatcher alltoall");
+    l.dispatcher = MW_DISPATCH_ALLTOALL;
+    l.overlap_shared_experts = true;
+    check_refused("{hidden: 64, layers: 4, heads: 4, ffn: 128, vocab: 256, "
+                  "moe: {experts: 4, top_k: 2, ffn: 64, shared: 1, "
+                  "shared_ffn: 64}}",
+                  "fp32", &l, "plan without overlap_shared_experts");
+    l.overlap_shared_experts = false;
     l.dispatcher = MW_DISPATCH_STACK;
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;

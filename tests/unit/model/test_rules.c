@@ -164,6 +164,16 @@ static void test_feature_rules(void **state)
     expect_broken(&f, "dispatcher", "dispatcher deepep needs ep x etp of");
     f.l.ep = 2;
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f = legal("deepseek-v3"), f.l.overlap_shared_experts = true;
+    expect_broken(&f, "overlap_shared_experts", "overlap_shared_experts needs");
+    f.l.dispatcher = MW_DISPATCH_ALLTOALL;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.recompute = MW_RECOMPUTE_SELECTIVE;
+    f.l.recompute_modules = MW_MODULE_SHARED_EXPERTS;
+    expect_broken(&f, "overlap_shared_experts", "overlap_shared_experts needs");
+    f = legal("mixtral-8x7b"), f.l.dispatcher = MW_DISPATCH_ALLTOALL;
+    f.l.overlap_shared_experts = true;
+    expect_broken(&f, "overlap_shared_experts", "overlap_shared_experts needs");
     f = legal("llama3-8b"), f.l.recompute_layers = 2;
     expect_broken(&f, "recompute_layers",
                   "recompute_layers is 2 but recompute");

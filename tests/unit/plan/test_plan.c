@@ -226,7 +226,8 @@ static void test_experts(void **state)
 {
     static const char text[] =
         "format: 1\nmodel: {hidden: 64, layers: 10, heads: 4, ffn: 128, vocab: "
-        "256, moe: {experts: 4, top_k: 2, ffn: 64}}\n"
+        "256, moe: {experts: 4, top_k: 2, ffn: 64, shared: 1, shared_ffn: "
+        "64}}\n"
         "cluster: {system: dgx-a100, nodes: 1}\n"
         "workload: {seq: 128, global_batch: 16}\n";
     struct mw_scenario s;
@@ -238,14 +239,15 @@ static void test_experts(void **state)
     if (mw_scenario_parse("moe.yaml", text, strlen(text), &s, &err) != MW_OK) {
         fail_msg("%s", err.text);
     }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         struct mw_layout l;
         struct mw_plan plan;
 
         mw_layout_default(&l);
         l.dp = 8;
         l.ep = 4;
-        l.dispatcher = (enum mw_dispatcher)i;
+        l.dispatcher = i < 5 ? (enum mw_dispatcher)i : MW_DISPATCH_ALLTOALL;
+        l.overlap_shared_experts = i == 5;
         check_round_trip_of(&s, &l, false);
         fixture_make(&s, &l, NULL, &plan);
         hash[n] = mw_plan_hash(&plan);

@@ -18,7 +18,8 @@ static void open_experts(struct world *w, const char *system, int nodes,
     snprintf(text, sizeof text,
              "format: 1\n"
              "model: {hidden: %d, layers: 4, heads: 4, ffn: 4096, vocab: "
-             "32768, moe: {experts: 48, top_k: 2, ffn: 1024}}\n"
+             "32768, moe: {experts: 48, top_k: 2, ffn: 1024, shared: 1, "
+             "shared_ffn: 1024}}\n"
              "cluster: {system: %s, nodes: %d}\n"
              "workload: {seq: 4096, global_batch: 192}\n"
              "limits: {micro_batch: [1]%s}\n",
@@ -113,6 +114,37 @@ static void test_limits(void **state)
     close_world(&w);
 }
 
+/* Shared experts beside exchanges: never slower, so free they are there; with
+ * all-to-alls alone. */
+static void test_shared(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_experts(&w, "dgx-h100", 1, 2048, ", dispatcher: [alltoall]");
+    struct mw_search_result r = searched(&w, -1, MW_FREE_SHARED_OVERLAP, 8);
+
+    assert_true(r.plans[0].layout.overlap_shared_experts);
+    mw_search_result_release(&r);
+    r = searched(&w, -1, 0, 8);
+    assert_false(r.plans[0].layout.overlap_shared_experts);
+    mw_search_result_release(&r);
+    close_world(&w);
+    open_experts(&w, "dgx-h100", 1, 2048,
+                 ", dispatcher: [alltoall, deepep], "
+                 "overlap_shared_experts: [true]");
+    r = searched(&w, -1, 0, 8);
+    assert_true(r.n_plans >= 2);
+    for (size_t i = 0; i < r.n_plans; i++) {
+        const struct mw_layout *l = &r.plans[i].layout;
+
+        assert_int_equal(l->overlap_shared_experts,
+                         l->dispatcher == MW_DISPATCH_ALLTOALL);
+    }
+    mw_search_result_release(&r);
+    close_world(&w);
+}
+
 /* What kernels refuse, and the rule that says so. */
 static void test_kernels(void **state)
 {
@@ -162,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_best_of_each),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_shared),
         cmocka_unit_test(test_kernels),
     };
 

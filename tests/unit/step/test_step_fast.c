@@ -123,6 +123,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     }
     if (is_moe && i % 3 == 1) {
         l->dispatcher = (enum mw_dispatcher)draw_int(i, 29, 5);
+        l->overlap_shared_experts = l->dispatcher == MW_DISPATCH_ALLTOALL &&
+                                    s->model.moe.shared_ffn > 0 &&
+                                    draw_int(i, 30, 2) == 0;
     }
     if (i % 3 == 0) {
         draw_rare(l, i);
