@@ -130,6 +130,11 @@ void mw_case_workload(struct mw_case *c)
     if (mw_text_has(r->kind, "lora")) {
         take_lora(c);
     }
+    if (mw_text_has(r->model, "kimi") &&
+        mw_text_has(r->framework, "Megatron-Bridge")) {
+        mw_case_fill(c, MW_FILL_MUON);
+        w->optimizer.kind = MW_OPTIMIZER_MUON;
+    }
     if (is_packed(r)) {
         mw_case_fill(c, MW_FILL_PACKED);
         w->doc_tokens = squad_tokens < w->seq ? squad_tokens : 0;

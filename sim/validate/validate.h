@@ -67,6 +67,9 @@
     X(PACKED, "packed",                                                        \
       "fine-tuning in NeMo's performance summaries: examples of SQuAD packed "  \
       "to the sequence, as they say, of some 200 tokens each")                 \
+    X(MUON, "muon",                                                            \
+      "Muon for Kimi K2 in Megatron-Bridge, whose recipe has it "              \
+      "(recipes/kimi/kimi_k2.py), else AdamW")                                 \
     X(VPP_OVERLAP, "vpp_overlap",                                              \
       "interleaved for Megatron-Core r0.8, whose README has pipeline "         \
       "transfers overlapped: chunks of two layers as NeMo 24.07's recipe of "  \

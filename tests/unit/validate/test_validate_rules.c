@@ -348,6 +348,31 @@ static void test_packed(void **state)
     mw_validate_release(&v);
 }
 
+#define KIMI(id, framework)                                                    \
+    id ",pretrain,kimi-k2,,,,4096,4096,2,,256,64,GB300,1,4,64,bf16," framework \
+       ",12,,,\n"
+
+/* Kimi K2's recipe in Megatron-Bridge takes Muon, whose products cost time and
+ * whose state is smaller; other software says nothing of it. */
+static void test_muon(void **state)
+{
+    struct mw_validate v;
+    double time_s, peak_bytes;
+
+    predict(&v, state, KIMI("a", "Megatron-Core 0.14"));
+    assert_null(v.rows.v[0].skipped);
+    assert_false((v.rows.v[0].fills >> MW_FILL_MUON & 1) != 0);
+    time_s = v.rows.v[0].predicted_s;
+    peak_bytes = v.rows.v[0].peak_bytes;
+    mw_validate_release(&v);
+    predict(&v, state, KIMI("b", "Megatron-Bridge 25.11 NeMo Container"));
+    assert_null(v.rows.v[0].skipped);
+    assert_true((v.rows.v[0].fills >> MW_FILL_MUON & 1) != 0);
+    assert_true(v.rows.v[0].predicted_s > time_s);
+    assert_true(v.rows.v[0].peak_bytes < peak_bytes);
+    mw_validate_release(&v);
+}
+
 /* The fast form of the same row, with the constants of the moment. */
 static void test_again(void **state)
 {
@@ -436,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_strong_scaling),
         cmocka_unit_test(test_weak_scaling),
         cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_muon),
         cmocka_unit_test(test_again)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
