@@ -188,6 +188,7 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_str(o, "cp_form", mw_cp_form_name(l->cp_form));
     mw_json_set_int(o, "cp_inner", l->cp_inner);
     mw_json_set_int(o, "bucket_size", l->bucket_size);
+    mw_json_set_int(o, "mtp_ahead", l->mtp_ahead);
     mw_json_set_str(o, "cuda_graph", mw_cuda_graph_name(l->cuda_graph));
     mw_json_set_str(o, "dispatcher", mw_dispatcher_name(l->dispatcher));
     mw_json_set_bool(o, "overlap_shared_experts", l->overlap_shared_experts);
@@ -346,6 +347,17 @@ json_t *mw_plan_view_why_json(const struct mw_comparison *c)
     return o;
 }
 
+/* How the stage that has it recomputes multi-token prediction. */
+static const char *mtp_word(const struct mw_split_stage *s)
+{
+    for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
+        if (s->n[1][r] > 0) {
+            return mw_recompute_name((enum mw_recompute)r);
+        }
+    }
+    return "";
+}
+
 void mw_plan_view_stages(const struct mw_stage_options *o)
 {
     struct mw_table *t = mw_table_new();
@@ -362,6 +374,9 @@ void mw_plan_view_stages(const struct mw_stage_options *o)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         mw_table_col(t, names[i], true);
     }
+    if (o->has_mtp) {
+        mw_table_col(t, "MTP", false);
+    }
     for (int i = 0; i < o->n_stages; i++) {
         const struct mw_split_stage *s = &o->stage[i];
         const int *n = s->n[0];
@@ -374,6 +389,9 @@ void mw_plan_view_stages(const struct mw_stage_options *o)
         }
         mw_table_cell(t, "%s", mw_fmt_seconds(s->time_s, time));
         mw_table_cell(t, "%s", mw_fmt_bytes(s->bytes, other));
+        if (o->has_mtp) {
+            mw_table_cell(t, "%s", mtp_word(s));
+        }
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
@@ -392,6 +410,9 @@ json_t *mw_plan_view_stages_json(const struct mw_stage_options *o)
         for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
             mw_json_set_int(s, mw_recompute_name((enum mw_recompute)r),
                             o->stage[i].n[0][r]);
+        }
+        if (o->has_mtp) {
+            mw_json_set_str(s, "mtp", mtp_word(&o->stage[i]));
         }
         mw_json_set_real(s, "time_s", o->stage[i].time_s);
         mw_json_set_real(s, "bytes", o->stage[i].bytes);

@@ -123,6 +123,9 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->overlap_shared_experts) {
         layout_row(page, "shared experts", "beside exchanges");
     }
+    if (l->mtp_ahead > 0) {
+        layout_row(page, "multi-token prediction", "a stage ahead of the head");
+    }
     if (l->bucket_size > 0) {
         layout_count(page, "gradients of a bucket", l->bucket_size);
     }

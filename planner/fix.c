@@ -25,6 +25,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .cuda_graph = -1,
                                     .dispatcher = -1,
                                     .overlap_shared_experts = -1,
+                                    .mtp_ahead = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -55,6 +56,7 @@ static const struct {
     {"fsdp_unit", offsetof(struct mw_search_opts, fsdp_unit), 0, 1 << 20},
     {"fsdp_prefetch", offsetof(struct mw_search_opts, fsdp_prefetch), 0,
      MW_FSDP_PREFETCH_MAX},
+    {"mtp_ahead", offsetof(struct mw_search_opts, mtp_ahead), 0, 1},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
     {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
      1 << 20},
@@ -110,6 +112,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"fsdp_prefetch", MW_FREE_FSDP_PREFETCH},
         {"dispatcher", MW_FREE_DISPATCHER},
         {"overlap_shared_experts", MW_FREE_SHARED_OVERLAP},
+        {"mtp_ahead", MW_FREE_MTP},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -130,7 +133,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
                            "reshard, offload, recompute_layers, "
                            "recompute_modules, overlap_off, bucket_size, "
                            "fsdp_unit, fsdp_prefetch, dispatcher, "
-                           "overlap_shared_experts, cp_inner, "
+                           "overlap_shared_experts, mtp_ahead, cp_inner, "
                            "dtype, grad_dtype, grad_compression, all",
                            (int)n, text);
         }
@@ -292,6 +295,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
         "recompute_modules, overlap_off, bucket_size, fsdp_unit, "
-        "fsdp_prefetch, cuda_graph, dispatcher, overlap_shared_experts",
+        "fsdp_prefetch, cuda_graph, dispatcher, overlap_shared_experts, "
+        "mtp_ahead",
         key);
 }

@@ -37,6 +37,7 @@ const struct mw_rule mw_kernel_rules[] = {
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_units", HOST, "fsdp_unit >= 1 && fsdp_prefetch <= 0", "our host executor gathers units of layers, none ahead", "exec/job.c"},
     {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},
+    {"host_mtp", HOST, "!mtp_ahead", "our host executor has no multi-token prediction", "exec/job.c"},
     {"host_loss", HOST, "loss == 0 && loss_chunks <= 1", "our host executor has one kernel of the loss", "exec/job.c"},
     {"host_dispatcher", HOST, "dispatcher == 'stack' || dispatcher == 'alltoall'", "our host executor sends tokens by all-to-alls", "exec/job.c"},
     {"host_shared_overlap", HOST, "!shared_overlap", "our host executor computes shared experts by themselves", "exec/job.c"},

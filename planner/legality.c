@@ -26,7 +26,7 @@
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
-    X(fsdp_unit) X(fsdp_prefetch)
+    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -122,6 +122,9 @@ static const struct mw_rule rules[] = {
      "Megatron-LM megatron/core/transformer/transformer_config.py, moe_expert_capacity_factor"},
     {"megatron_loss", MEG, "loss_chunks <= 1", "head and loss take a micro-batch's tokens at once",
      "Megatron-LM megatron/core/models/gpt/gpt_model.py"},
+    {"megatron_mtp", MEG, "mtp_ahead -> pp > 2",
+     "multi-token prediction lies in the last chunk of a rank that is not the first: pp {pp} has none before the head's",
+     "Megatron-LM megatron/core/transformer/pipeline_parallel_layer_layout.py validate_layer_layout"},
     {"megatron_pass_q", MEG, "cp_form != 'pass_q'", "a ring passes keys and values, not queries",
      "Megatron-LM megatron/core/extensions/transformer_engine.py, cp_comm_type"},
     {"megatron_cp_inner", MEG, "cp_inner > 1 -> cp_form == 'ring'",
@@ -166,6 +169,7 @@ static const struct mw_rule rules[] = {
     {"mds_bucket", MDS, "bucket_size > 0 -> zero == 1",
      "reduce_bucket_size is of ZeRO; without it 500,000,000 elements go at once",
      "DeepSpeed deepspeed/runtime/engine.py, MEMORY_OPT_ALLREDUCE_SIZE"},
+    {"mds_mtp", MDS, "!mtp_ahead", "nothing predicts several tokens", "Megatron-DeepSpeed megatron/model/gpt_model.py"},
     {"mds_optimizer", MDS, "optimizer == 'adamw' || optimizer == 'sgd' || optimizer == 'sgd-momentum'",
      "{optimizer} is neither adam nor sgd", "Megatron-DeepSpeed megatron/optimizer/__init__.py"},
     {"mds_states", MDS, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -250,6 +254,7 @@ static const struct mw_rule rules[] = {
      "TorchTitan torchtitan/models/common/token_dispatcher.py"},
     {"titan_shared_overlap", TT, "!shared_overlap", "no key lets shared experts compute beside exchanges", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_capacity", TT, "!capacity", "experts take all tokens that are routed to them", "TorchTitan torchtitan/models/common/moe/moe.py"},
+    {"titan_mtp", TT, "!mtp_ahead", "nothing predicts several tokens", "TorchTitan torchtitan/models/deepseek_v3"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
     {"titan_states", TT, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -294,6 +299,7 @@ static const struct mw_rule rules[] = {
      "Nanotron src/nanotron/config/models_config.py"},
     {"nanotron_shared_overlap", NANO, "!shared_overlap", "no key lets shared experts compute beside exchanges", "Nanotron src/nanotron/nn/moe.py"},
     {"nanotron_capacity", NANO, "!capacity", "experts take all tokens that are routed to them", "Nanotron src/nanotron/nn/moe.py"},
+    {"nanotron_mtp", NANO, "!mtp_ahead", "nothing predicts several tokens", "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_optimizer", NANO, "optimizer == 'adamw' || optimizer == 'sgd'",
      "{optimizer} is neither adamW nor sgd (without momentum)", "Nanotron src/nanotron/config/config.py, optimizer_factory"},
     {"nanotron_states", NANO, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -501,6 +507,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_exp_avg] = ID_DTYPE + (int64_t)w->optimizer.exp_avg;
     v[V_exp_avg_sq] = ID_DTYPE + (int64_t)w->optimizer.exp_avg_sq;
     v[V_cuda_graph] = (int64_t)l->cuda_graph;
+    v[V_mtp_ahead] = l->mtp_ahead;
     v[V_loss] = (int64_t)w->loss;
     v[V_loss_chunks] = w->loss_chunks;
     v[V_capacity] = w->capacity_factor > 0;

@@ -4,6 +4,8 @@
  *   min T + epsilon sum_k k n_k
  *   T >= n_k layer + extra_k,  sum n_k = L,  1 <= n_k <= memory bound
  *
+ * (where the head is alone 0 on the last stage, 0 or more on the one before it)
+ *
  * The epsilon term breaks ties towards larger stages first; it is so small
  * that it cannot trade against T (its whole range is under 1e-6 of a layer).
  * The LP relaxation gives T >= (L layer + sum extra) / p, which a rounded
@@ -18,15 +20,30 @@
 /* Branch and bound takes milliseconds; past this it is an error. */
 enum { TIME_LIMIT_MS = 5000 };
 
-/* Most layers that memory allows on stage k; n_layers without a limit. */
+/* Layers that stage k has at least. */
+static int least_of(const struct mw_partition_problem *p, int k)
+{
+    return p->is_head_alone && k >= p->n_stages - 2 ? 0 : 1;
+}
+
+static int all_least(const struct mw_partition_problem *p)
+{
+    return p->n_stages - (p->is_head_alone ? 2 : 0);
+}
+
+/* Most layers that memory allows on stage k; n_layers without a limit. Below
+ * least_of: what lies there anyway does not fit. */
 static int memory_cap(const struct mw_partition_problem *p, int k)
 {
+    if (p->is_head_alone && k == p->n_stages - 1) {
+        return p->fixed_bytes && p->fixed_bytes[k] > p->limit_bytes ? -1 : 0;
+    }
     if (!p->layer_bytes || p->layer_bytes[k] <= 0) {
         return p->n_layers;
     }
     double room = (p->limit_bytes - p->fixed_bytes[k]) / p->layer_bytes[k];
     if (room < 0) {
-        return 0;
+        return -1;
     }
     return room > p->n_layers ? p->n_layers : (int)floor(room + 1e-9);
 }
@@ -45,7 +62,10 @@ static void build(glp_prob *lp, const struct mw_partition_problem *p,
     double value[3];
     for (int k = 0; k < n; k++) {
         glp_set_col_kind(lp, k + 1, GLP_IV);
-        glp_set_col_bnds(lp, k + 1, cap[k] > 1 ? GLP_DB : GLP_FX, 1, cap[k]);
+        int least = least_of(p, k);
+
+        glp_set_col_bnds(lp, k + 1, cap[k] > least ? GLP_DB : GLP_FX, least,
+                         cap[k]);
         glp_set_obj_coef(lp, k + 1, epsilon * k);
         index[1] = k + 1;
         value[1] = -1;
@@ -103,13 +123,10 @@ static int room_at(const struct mw_partition_problem *p, const int *cap, int k,
 {
     double room = (t - p->extra_s[k]) / p->layer_s * (1 + 1e-12) + 1e-9;
 
-    if (room < 1) {
-        return 0;
-    }
     return room < cap[k] ? (int)floor(room) : cap[k];
 }
 
-/* Is there a place for all layers, with one on every stage? */
+/* Is there a place for all layers, with the least on every stage? */
 static bool is_enough(const struct mw_partition_problem *p, const int *cap,
                       double t)
 {
@@ -118,7 +135,7 @@ static bool is_enough(const struct mw_partition_problem *p, const int *cap,
     for (int k = 0; k < p->n_stages; k++) {
         int room = room_at(p, cap, k, t);
 
-        if (room < 1) {
+        if (room < least_of(p, k)) {
             return false;
         }
         sum += room;
@@ -132,12 +149,12 @@ static double least_enough(const struct mw_partition_problem *p, const int *cap)
     double best = HUGE_VAL;
 
     for (int k = 0; k < p->n_stages; k++) {
-        int low = 1, high = cap[k];
-        bool is_old = false;
+        int low = least_of(p, k), high = cap[k];
+        bool is_old = high < low;
 
         for (int j = k < 2 ? 0 : k - 1; j < k; j++) {
-            is_old =
-                is_old || (p->extra_s[j] == p->extra_s[k] && cap[j] >= cap[k]);
+            is_old = is_old || (p->extra_s[j] == p->extra_s[k] &&
+                                cap[j] >= cap[k] && least_of(p, j) == low);
         }
         if (is_old || !is_enough(p, cap, high * p->layer_s + p->extra_s[k])) {
             continue;
@@ -159,10 +176,12 @@ static double least_enough(const struct mw_partition_problem *p, const int *cap)
 static void take_first(const struct mw_partition_problem *p, const int *cap,
                        double t, int *out_layers)
 {
-    int left = p->n_layers;
+    int left = p->n_layers, others = all_least(p);
 
     for (int k = 0; k < p->n_stages; k++) {
-        int others = p->n_stages - 1 - k, room = room_at(p, cap, k, t);
+        int room = room_at(p, cap, k, t);
+
+        others -= least_of(p, k);
 
         out_layers[k] = room < left - others ? room : left - others;
         left -= out_layers[k];
@@ -188,12 +207,12 @@ enum mw_status mw_partition_layers(const struct mw_partition_problem *p,
 
     for (int k = 0; k < p->n_stages; k++) {
         cap[k] = memory_cap(p, k);
-        room += cap[k];
+        room += cap[k] > 0 ? cap[k] : 0;
     }
     double t = least_enough(p, cap);
     enum mw_status status = MW_OK;
 
-    if (p->n_layers < p->n_stages || isinf(t)) {
+    if (p->n_layers < all_least(p) || isinf(t)) {
         status = no_room(p, room, err);
     } else {
         take_first(p, cap, t, out_layers);
@@ -212,11 +231,11 @@ enum mw_status mw_partition_solve(const struct mw_partition_problem *p,
     int n = p->n_stages;
     int64_t room = 0;
     int *cap = mw_calloc((size_t)n, sizeof *cap);
-    bool is_possible = p->n_layers >= n;
+    bool is_possible = p->n_layers >= all_least(p);
     for (int k = 0; k < n; k++) {
         cap[k] = memory_cap(p, k);
-        room += cap[k];
-        is_possible = is_possible && cap[k] >= 1;
+        room += cap[k] > 0 ? cap[k] : 0;
+        is_possible = is_possible && cap[k] >= least_of(p, k);
     }
     enum mw_status status = MW_OK;
     if (!is_possible || room < p->n_layers) {

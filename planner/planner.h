@@ -44,8 +44,8 @@ enum mw_free_dim {
     MW_FREE_RECOMPUTE_LAYERS = 16,
     MW_FREE_CP_INNER = 32,
     MW_FREE_RECOMPUTE_MODULES = 64,
-    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 + 16384 +
-                  32768, /* of those that leave what is learned alone */
+    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 + 16384 + 32768 +
+                  65536, /* of those that leave what is learned alone */
     MW_FREE_DTYPE = 128,
     MW_FREE_GRAD_DTYPE = 256,
     MW_FREE_COMPRESSION = 512,
@@ -54,7 +54,8 @@ enum mw_free_dim {
     MW_FREE_FSDP_UNIT = 4096,
     MW_FREE_FSDP_PREFETCH = 8192,
     MW_FREE_DISPATCHER = 16384,
-    MW_FREE_SHARED_OVERLAP = 32768
+    MW_FREE_SHARED_OVERLAP = 32768,
+    MW_FREE_MTP = 65536
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -72,6 +73,7 @@ struct mw_search_opts {
     int overlap_off;              /* -1: not fixed */
     int bucket_size;              /* -1: not fixed */
     int fsdp_unit, fsdp_prefetch; /* -1: not fixed */
+    int mtp_ahead;                /* -1: not fixed */
     int cuda_graph;               /* -1: not fixed */
     int dispatcher;               /* -1: not fixed */
     int overlap_shared_experts;   /* 0, 1, -1: not fixed */
@@ -195,6 +197,8 @@ struct mw_partition_problem {
     const double *layer_bytes; /* [n_stages], NULL: no memory rows */
     const double *fixed_bytes; /* [n_stages] */
     double limit_bytes;
+    bool is_head_alone; /* n_k = 0 on the last stage, >= 0 on the one before it
+                           (multi-token prediction lies there) */
 };
 enum mw_status mw_partition_solve(const struct mw_partition_problem *problem,
                                   int *out_layers, struct mw_err *err);

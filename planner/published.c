@@ -97,7 +97,7 @@ static void take_layers(const struct mw_scenario *scenario,
     const struct mw_int_list *list = &scenario->layout_layers;
 
     c->layers = mw_arena_alloc(arena, n, sizeof *c->layers);
-    mw_plan_even_layers(scenario->model.n_layers, (int)n, c->layers);
+    mw_plan_even_of(&scenario->model, &c->layout, c->layers);
     for (size_t k = 0; k < list->n; k++) {
         c->layers[k] = (int)list->v[k];
     }

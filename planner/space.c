@@ -351,6 +351,25 @@ static void find_shared_overlaps(struct mw_space *s)
                             both, is_freed(s, MW_FREE_SHARED_OVERLAP) ? 2 : 1};
 }
 
+/* Multi-token prediction with the head, or a stage ahead of it. */
+static void find_mtp(struct mw_space *s)
+{
+    const struct mw_int_list *listed = &s->scenario->limits.mtp_ahead;
+    bool has_mtp = s->scenario->model.n_mtp > 0;
+    int fixed = s->opts->mtp_ahead;
+
+    for (int ahead = 0; ahead < 2; ahead++) {
+        bool is_taken = fixed >= 0 ? fixed == ahead
+                        : listed->n > 0
+                            ? is_listed(listed, ahead)
+                            : !ahead || (has_mtp && is_freed(s, MW_FREE_MTP));
+
+        if (is_taken) {
+            s->mtp_ahead[s->n_mtp++] = ahead > 0;
+        }
+    }
+}
+
 static void find_rare(struct mw_space *s)
 {
     const struct mw_search_opts *o = s->opts;
@@ -376,6 +395,7 @@ static void find_rare(struct mw_space *s)
     find_graphs(s);
     find_dispatchers(s);
     find_shared_overlaps(s);
+    find_mtp(s);
     find_modules(s);
 }
 
@@ -510,13 +530,14 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
                                .n_ranks = ctx->n_nodes * ctx->gpus_per_node};
     const struct mw_limits *l = &scenario->limits;
 
-    space->has_lists =
-        l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
-            l->recompute_modules.n + l->overlap_off.n + l->bucket_size.n +
-            l->cuda_graph.n + l->dispatcher.n + l->overlap_shared_experts.n +
-            l->fsdp_unit.n + l->fsdp_prefetch.n + l->offload_optimizer.n +
-            l->offload_weights.n + l->offload_activations.n >
-        0;
+    space->has_lists = l->dtype.n + l->grad_dtype.n + l->grad_compression.n +
+                           l->recompute_modules.n + l->overlap_off.n +
+                           l->bucket_size.n + l->cuda_graph.n +
+                           l->dispatcher.n + l->mtp_ahead.n +
+                           l->overlap_shared_experts.n + l->fsdp_unit.n +
+                           l->fsdp_prefetch.n + l->offload_optimizer.n +
+                           l->offload_weights.n + l->offload_activations.n >
+                       0;
     space->rules = mw_rule_set_new(scenario, ctx);
     find_inner(space);
     find_outer(space);

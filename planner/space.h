@@ -56,6 +56,8 @@ struct mw_space {
     struct mw_int_list overlaps;    /* of shared experts and exchanges */
     struct mw_int_list dispatchers; /* ways to the experts, the same */
     struct mw_int_list fsdp_units, fsdp_prefetches;
+    bool mtp_ahead[2]; /* places to enumerate */
+    int n_mtp;
     struct mw_int_list buckets; /* sizes to enumerate where none is fixed */
     /* Parts in the host's memory: of optimizer, weights, activations. */
     double offload[MW_SPACE_OFFLOADS][3];

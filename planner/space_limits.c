@@ -72,6 +72,7 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
            (!mw_layout_can_overlap_shared(l, &s->scenario->model) ||
             mw_limits_list_allows(&limits->overlap_shared_experts,
                                   l->overlap_shared_experts)) &&
+           mw_limits_list_allows(&limits->mtp_ahead, l->mtp_ahead) &&
            (!mw_layout_has_buckets(l) ||
             mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
            (l->zero < 3 ||

@@ -59,8 +59,8 @@ static void one_leaf(struct walk *w, const struct mw_layout *layout)
     if ((work->optimizer.kind != MW_OPTIMIZER_ADAMW || layout->dp_shard > 0 ||
          layout->cp_inner > 1 || layout->recompute_layers > 0 ||
          layout->recompute_modules != 0 || !layout->reshard ||
-         layout->bucket_size > 0 || layout->fsdp_unit != 1 ||
-         layout->fsdp_prefetch >= 0 ||
+         layout->bucket_size > 0 || layout->mtp_ahead > 0 ||
+         layout->fsdp_unit != 1 || layout->fsdp_prefetch >= 0 ||
          layout->dispatcher != MW_DISPATCH_STACK ||
          layout->overlap_shared_experts ||
          layout->grad_compression != MW_COMPRESS_NONE ||
@@ -220,6 +220,27 @@ static uint64_t walk_graphs(struct walk *w, struct mw_layout layout,
     return n;
 }
 
+/* Places of multi-token prediction: mostly with the head. Pipelines too short
+ * for another take it where nothing else is asked for, and say so. */
+static uint64_t walk_mtp(struct walk *w, struct mw_layout layout,
+                         bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int i = 0; i < s->n_mtp; i++) {
+        layout.mtp_ahead = s->mtp_ahead[i];
+        if (i > 0 && layout.pp * layout.vpp < 3) {
+            break;
+        }
+        n += walk_graphs(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
 /* Sizes of buckets: mostly the stack's alone. */
 static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
                              bool only_count)
@@ -230,11 +251,11 @@ static uint64_t walk_buckets(struct walk *w, struct mw_layout layout,
 
     layout.bucket_size = fixed > 0 ? fixed : 0;
     if (fixed >= 0 || !mw_layout_has_buckets(&layout)) {
-        return walk_graphs(w, layout, only_count);
+        return walk_mtp(w, layout, only_count);
     }
     for (size_t i = 0; i < sizes->n; i++) {
         layout.bucket_size = (int)sizes->v[i];
-        n += walk_graphs(w, layout, only_count);
+        n += walk_mtp(w, layout, only_count);
         if (w->how == MW_WALK_SEED) {
             break;
         }

@@ -2,6 +2,11 @@
  * A split problem from the simulator's prices. Memory of a stage is linear in
  * its layers and in the micro-batches held: two stages that hold different
  * numbers give the weights of a layer and the activations of each option.
+ *
+ * Multi-token prediction is a run of one layer that may lie with the head or a
+ * stage ahead of it: the two layouts differ by it on the last two stages, which
+ * hold different numbers of micro-batches, so that these differences part its
+ * weights from its activations.
  */
 #include "planner/stage_options.h"
 
@@ -13,8 +18,39 @@ struct builder {
     struct mw_fast *fast;
     struct mw_layout layout;
     struct mw_split_problem *p;
-    double *slope, *fixed, *held, *extra;
+    double *slope, *fixed, *held, *extra, *ahead;
 };
+
+static bool has_mtp(const struct builder *b)
+{
+    return b->p->n_runs > 1;
+}
+
+/* The run of it; fixed[] becomes that of stages without it. */
+static enum mw_status price_mtp(struct builder *b, int option, double mtp_s,
+                                struct mw_err *err)
+{
+    struct mw_split_run *run = &b->p->run[1];
+    int last = b->layout.pp - 1;
+    double more = b->held[last - 1] - b->held[last];
+
+    b->layout.mtp_ahead = 1;
+    enum mw_status status =
+        mw_fast_memory_rows(b->fast, &b->layout, b->slope, b->ahead, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
+    double with_head = b->fixed[last] - b->ahead[last];
+    double before = b->ahead[last - 1] - b->fixed[last - 1];
+
+    run->time_s[option] = mtp_s;
+    run->held_bytes[option] =
+        more > 0 ? (before - with_head) / more : with_head / b->held[last];
+    run->layer_bytes = with_head - b->held[last] * run->held_bytes[option];
+    b->fixed[last] = b->ahead[last];
+    return MW_OK;
+}
 
 static enum mw_status price_option(struct builder *b, int option,
                                    struct mw_err *err)
@@ -25,7 +61,9 @@ static enum mw_status price_option(struct builder *b, int option,
     enum mw_status status;
 
     b->layout.recompute = (enum mw_recompute)option;
+    b->layout.mtp_ahead = has_mtp(b);
     mw_fast_units_of(b->fast, &b->layout, &units);
+    b->layout.mtp_ahead = 0;
     run->time_s[option] = units.layer_s;
     b->extra[0] = units.embedding_s;
     b->extra[last] = units.head_s;
@@ -39,7 +77,9 @@ static enum mw_status price_option(struct builder *b, int option,
         run->held_bytes[option] = b->slope[0] / b->held[0];
         run->layer_bytes = 0;
     }
-    return status;
+    return status == MW_OK && has_mtp(b)
+               ? price_mtp(b, option, units.mtp_s, err)
+               : status;
 }
 
 static enum mw_status build(struct builder *b, struct mw_err *err)
@@ -63,6 +103,9 @@ static double uniform_value(const struct builder *b,
         stage[i].time_s =
             b->extra[i] +
             c->layers[i] * b->p->run[0].time_s[(int)c->layout.recompute];
+        if (has_mtp(b) && i == n - 1 - c->layout.mtp_ahead) {
+            stage[i].time_s += b->p->run[1].time_s[(int)c->layout.recompute];
+        }
     }
     double value = mw_stage_split_value(b->p, stage);
 
@@ -105,10 +148,13 @@ enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
     if (status != MW_OK) {
         return status;
     }
-    double *numbers = mw_arena_alloc(&out->arena, 4 * n, sizeof *numbers);
+    double *numbers = mw_arena_alloc(&out->arena, 5 * n, sizeof *numbers);
+    /* In two stages it has nowhere to go: part of the head. */
+    bool is_movable = scenario->model.n_mtp > 0 && n > 2;
     struct mw_split_problem p = {
-        .n_runs = 1,
-        .run = {{.n_layers = scenario->model.n_layers}},
+        .n_runs = 1 + is_movable,
+        .run = {{.n_layers = scenario->model.n_layers}, {.n_layers = 1}},
+        .may_end_bare = is_movable,
         .n_stages = (int)n,
         .extra_s = numbers,
         .fixed_bytes = numbers + n,
@@ -122,10 +168,12 @@ enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
                         .extra = numbers,
                         .fixed = numbers + n,
                         .held = numbers + 2 * n,
-                        .slope = numbers + 3 * n};
+                        .slope = numbers + 3 * n,
+                        .ahead = numbers + 4 * n};
 
     out->stage = mw_arena_alloc(&out->arena, n, sizeof *out->stage);
     out->limit_bytes = p.limit_bytes;
+    out->has_mtp = is_movable;
     status = build(&b, err);
     if (status == MW_OK) {
         status = mw_stage_split_dp(&p, out->stage, &out->answer, err);

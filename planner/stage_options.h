@@ -14,6 +14,9 @@ struct mw_stage_options {
     int n_stages;
     struct mw_split_stage *stage; /* [n_stages], in the arena */
     double limit_bytes;           /* usable memory of a rank */
+    bool has_mtp; /* run 1 of a stage is multi-token prediction, on the last or
+                     the one before it, which then leaves the last to the head
+                   */
     struct mw_split_answer answer;
     double uniform_s; /* the same objective of the candidate's own layers */
     struct mw_arena arena;

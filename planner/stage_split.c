@@ -235,7 +235,7 @@ static double combine(const struct mw_split_problem *p, double t, double rest)
 static double known_time(struct dp *d, int stage, int a, int b)
 {
     double *known = &d->known[b - a];
-    bool is_one_run = d->run_of[a] == d->run_of[b - 1];
+    bool is_one_run = b > a && d->run_of[a] == d->run_of[b - 1];
 
     if (!is_one_run) {
         return stage_time(d, stage, a, b, NULL);
@@ -272,14 +272,17 @@ static bool is_too_slow(const struct dp *d, int stage, int a, int b)
 static void solve_stage(struct dp *d, int stage)
 {
     int n = d->n_layers, after = d->p->n_stages - 1 - stage;
+    /* Stages from here and behind it that need a layer. */
+    int least = after > 0 || !d->p->may_end_bare;
+    int others = after - (after > 0 && d->p->may_end_bare);
     double *best = d->best + (size_t)stage * (size_t)(n + 1);
     const double *next = best + n + 1;
     int *cut = d->cut + (size_t)stage * (size_t)(n + 1);
 
     forget_stage(d);
-    for (int a = stage; a <= n - 1 - after; a++) {
+    for (int a = stage; a <= n - least - others; a++) {
         best[a] = HUGE_VAL;
-        for (int b = a + 1; b <= n - after; b++) {
+        for (int b = a + least; b <= n - others; b++) {
             double rest = after == 0 ? 0 : next[b];
 
             if (is_too_slow(d, stage, a, b)) {
@@ -361,11 +364,13 @@ enum mw_status mw_stage_split_dp(const struct mw_split_problem *p,
     enum mw_status status = MW_OK;
 
     dp_init(&d, p);
-    if (d.n_layers >= p->n_stages) {
+    bool is_enough = d.n_layers >= p->n_stages - p->may_end_bare;
+
+    if (is_enough) {
         solve_all(&d, true, HUGE_VAL);
         solve_all(&d, false, d.best[0]);
     }
-    if (d.n_layers < p->n_stages || isinf(d.best[0])) {
+    if (!is_enough || isinf(d.best[0])) {
         status = mw_fail(err, MW_ENO,
                          "no split of %d layers over %d stages fits the "
                          "memory limit",

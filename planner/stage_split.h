@@ -4,7 +4,9 @@
  * A model is runs of alike layers (3 dense, 58 MoE, ...). Stage i takes the
  * next layers, at least one, and for each of them an option r of
  * recomputation: time t[r], activations a[r] of one micro-batch; i holds
- * in_flight[i] micro-batches of them.
+ * in_flight[i] micro-batches of them. Multi-token prediction is a run of one
+ * layer at the end: it then lies with the head (which is extra_s of the last
+ * stage), or, where the last stage may be without layers, ahead of it.
  *
  *   t_i = extra_s[i] + sum over its layers of t[r]
  *   fixed_bytes[i] + sum (layer_bytes + in_flight[i] a[r]) <= limit_bytes
@@ -44,6 +46,7 @@ struct mw_split_problem {
     const double *fixed_bytes; /* [n_stages] */
     const double *in_flight;   /* [n_stages] micro-batches held */
     double limit_bytes;
+    bool may_end_bare;  /* the last stage may have no layers, the head alone */
     int n_microbatches; /* 0: minimise the slowest stage alone */
     double transfer_s;  /* c; with n_microbatches */
 };

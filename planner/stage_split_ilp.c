@@ -6,7 +6,7 @@
  *
  *   T >= extra_i + sum t[s,r] n[i,s,r]          time of stage i
  *   sum_i,r n[i,s,r] = layers of s
- *   sum_s,r n[i,s,r] >= 1
+ *   sum_s,r n[i,s,r] >= 1                       (the last stage: may_end_bare)
  *   memory of stage i
  *   sum_{j<=i},r n[j,s,r] >= layers_s z[s,i]    finished means all of it
  *   sum_r n[i,s+1,r] <= layers_{s+1} z[s,i]     the next run after that
@@ -132,7 +132,7 @@ static void add_stage_rows(struct program *g, int i)
         }
     }
     snprintf(name, sizeof name, "some_%d", i);
-    end_row(g, GLP_LO, 1, 0, name);
+    end_row(g, GLP_LO, i + 1 < p->n_stages || !p->may_end_bare, 0, name);
 }
 
 static void add_run_rows(struct program *g, int s)

@@ -292,6 +292,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " modules %d",
                       o->recompute_modules);
     }
+    if (o->mtp_ahead >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " mtp %d",
+                      o->mtp_ahead);
+    }
     if (o->cuda_graph >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " graph %d",
                       o->cuda_graph);

@@ -99,6 +99,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (l->overlap_shared_experts) {
         mw_str_add(&text, ", shared experts beside exchanges");
     }
+    if (l->mtp_ahead > 0) {
+        mw_str_add(&text, ", mtp_ahead 1");
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(&text, ", buckets of %d", l->bucket_size);
     }

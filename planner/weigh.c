@@ -20,7 +20,7 @@ void mw_weigher_init(struct weigher *w, const struct search *s)
         .s = s,
         .fast = mw_fast_new(s->is_placed ? &s->bare : s->scenario, s->ctx),
         .n_layers = s->scenario->model.n_layers};
-    size_t n = (size_t)w->n_layers + 2; /* stages: the ends may have none */
+    size_t n = (size_t)w->n_layers + 3; /* stages: the ends may have none */
 
     w->layers = mw_calloc(n, sizeof *w->layers);
     w->rows = mw_calloc(3 * n, sizeof *w->rows);
@@ -60,23 +60,29 @@ static struct mw_partition_problem level_layers(struct weigher *w,
     struct mw_fast_units units;
     int n = layout->pp;
     double *extra = w->rows;
-    struct mw_partition_problem p = {
-        .n_stages = n, .n_layers = w->n_layers, .extra_s = extra};
+    struct mw_partition_problem p = {.n_stages = n,
+                                     .n_layers = w->n_layers,
+                                     .extra_s = extra,
+                                     .is_head_alone = layout->mtp_ahead > 0};
 
     mw_fast_units_of(w->fast, layout, &units);
     memset(extra, 0, (size_t)n * sizeof *extra);
     extra[0] = units.embedding_s;
     extra[n - 1] += units.head_s;
+    if (layout->mtp_ahead > 0) {
+        extra[n - 2] += units.mtp_s;
+    }
     p.layer_s = units.layer_s;
     double even = slowest(&p, w->layers);
-    double mean =
-        (w->n_layers * p.layer_s + units.embedding_s + units.head_s) / n;
+    double mean = (w->n_layers * p.layer_s + units.embedding_s + units.head_s +
+                   units.mtp_s) /
+                  n;
 
     /* Whole layers: nothing below the mean is reached. */
     if (even - mean > 1e-3 * p.layer_s &&
         mw_partition_layers(&p, w->layers, NULL) == MW_OK &&
         slowest(&p, w->layers) >= even * (1 - 1e-12)) {
-        mw_plan_even_layers(w->n_layers, n, w->layers);
+        mw_plan_even_of(&w->s->scenario->model, layout, w->layers);
     }
     return p;
 }
@@ -89,7 +95,7 @@ bool mw_weigh_layers(struct weigher *w, const struct mw_layout *layout,
     bool can = can_partition(w, layout);
     struct mw_partition_problem p = {0};
 
-    mw_plan_even_layers(w->n_layers, layout->pp * layout->vpp, w->layers);
+    mw_plan_even_of(&w->s->scenario->model, layout, w->layers);
     if (can) {
         p = level_layers(w, layout);
     }
@@ -122,7 +128,7 @@ bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c)
     if (can_partition(&w, &c->layout)) {
         double *slope = w.rows + c->layout.pp, *fixed = slope + c->layout.pp;
 
-        mw_plan_even_layers(w.n_layers, c->layout.pp, w.layers);
+        mw_plan_even_of(&s->scenario->model, &c->layout, w.layers);
         struct mw_partition_problem p = level_layers(&w, &c->layout);
         mw_fast_memory_rows(w.fast, &c->layout, slope, fixed, NULL);
         p.layer_bytes = slope;

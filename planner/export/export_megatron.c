@@ -56,7 +56,9 @@ static void put_layers(struct writer *w)
         if (plan->layers[k] > 0) {
             mw_str_addf(&w->out->file, "t*%d", plan->layers[k]);
         }
-        for (int i = 0; k == last && i < w->in->scenario->model.n_mtp; i++) {
+        bool is_mtp = k == last - plan->layout.mtp_ahead;
+
+        for (int i = 0; is_mtp && i < w->in->scenario->model.n_mtp; i++) {
             mw_str_add(&w->out->file, "m");
         }
         mw_str_add(&w->out->file, k == last ? "L" : "");

@@ -184,6 +184,9 @@ struct mw_layout {
     enum mw_dispatcher dispatcher;
     bool overlap_shared_experts; /* they compute while tokens travel to the
                                     routed experts and back */
+    int mtp_ahead; /* 1: the multi-token-prediction layers lie one virtual stage
+                      before the head, which its stage then holds alone; 0:
+                      with the head */
     /* Node of the allocation, counted from 0, on which the node's worth of
      * ranks i lies; empty: node i. What is not named stands by. */
     struct mw_int_list nodes;
@@ -304,6 +307,8 @@ extern const struct mw_field mw_layout_fields[];
          .type = MW_F_BOOL,                                                    \
          .offset = (at) + offsetof(struct mw_layout, overlap_shared_experts),  \
          .doc = "shared experts compute while tokens travel"},                 \
+        MW_LAYOUT_INT_ROW(at, mtp_ahead, 0, 1,                                 \
+                          "stages from multi-token prediction to the head"),   \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \
                           "replicas that ZeRO shards over; 0: all dp"),        \
         {.key = "reshard",                                                     \

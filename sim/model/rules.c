@@ -274,8 +274,9 @@ static bool rule_pp_layers(const struct check *c)
 {
     double stages = (double)c->l->pp * c->l->vpp;
 
-    /* The first may hold the embedding alone, the last the head. */
-    double ends = stages >= 2 ? 2 : 0;
+    /* The first may hold the embedding alone, the last the head, the one before
+     * it multi-token prediction. */
+    double ends = stages >= 2 ? 2 + c->l->mtp_ahead : 0;
 
     return stages - ends <= c->m->n_layers ||
            BROKEN(c,
@@ -284,16 +285,44 @@ static bool rule_pp_layers(const struct check *c)
                   c->l->pp, c->l->vpp, stages - ends, c->m->n_layers);
 }
 
-int mw_layers_idle_stage(const struct mw_int_list *layers)
+static bool rule_mtp_ahead(const struct check *c)
 {
-    for (size_t k = 0; k < layers->n; k++) {
-        bool is_end = layers->n > 1 && (k == 0 || k == layers->n - 1);
+    double stages = (double)c->l->pp * c->l->vpp;
+
+    if (c->l->mtp_ahead == 0) {
+        return true;
+    }
+    return c->m->n_mtp == 0
+               ? BROKEN(c, "mtp_ahead 1 needs a model with multi-token "
+                           "prediction (model: mtp)")
+               : stages >= 3 ||
+                     BROKEN(c,
+                            "mtp_ahead 1 needs three virtual stages or more, "
+                            "not pp %d x vpp %d",
+                            c->l->pp, c->l->vpp);
+}
+
+int mw_layers_idle_stage(const struct mw_int_list *layers,
+                         const struct mw_layout *layout)
+{
+    size_t n = layers->n;
+
+    for (size_t k = 0; k < n; k++) {
+        bool is_end =
+            n > 1 && (k == 0 || k + 1 + (size_t)layout->mtp_ahead >= n);
 
         if (layers->v[k] == 0 && !is_end) {
             return (int)k;
         }
     }
     return -1;
+}
+
+bool mw_layers_pass_mtp(const struct mw_int_list *layers,
+                        const struct mw_layout *layout)
+{
+    return layout->mtp_ahead > 0 && layers->n > 0 &&
+           layers->v[layers->n - 1] > 0;
 }
 
 static bool rule_vpp_pp(const struct check *c)
@@ -449,6 +478,7 @@ static const struct {
     {"cp_flash", "cp_form", rule_cp_flash},
     {"sp_seq", "sp", rule_sp_seq},
     {"pp_layers", "pp", rule_pp_layers},
+    {"mtp_ahead", "mtp_ahead", rule_mtp_ahead},
     {"vpp_pp", "vpp", rule_vpp_pp},
     {"batch", "dp", rule_batch},
     {"ep_dense", "ep", rule_ep_dense},

@@ -105,12 +105,17 @@ static enum mw_status check_layers(struct mw_node *node,
                             "layers sum to %lld but the model has %d",
                             (long long)sum, model->n_layers);
     }
-    if (mw_layers_idle_stage(&raw->layers) >= 0) {
+    if (mw_layers_pass_mtp(&raw->layers, &raw->layout)) {
+        return mw_node_fail(node, err,
+                            "mtp_ahead 1 leaves the last virtual stage to the "
+                            "head: 0 layers there");
+    }
+    if (mw_layers_idle_stage(&raw->layers, &raw->layout) >= 0) {
         return mw_node_fail(node, err,
                             "virtual stage %d has nothing to do; at least one "
                             "layer, or 0 for the first (embedding) and the "
                             "last (head)",
-                            mw_layers_idle_stage(&raw->layers));
+                            mw_layers_idle_stage(&raw->layers, &raw->layout));
     }
     return MW_OK;
 }

@@ -93,6 +93,7 @@ struct mw_limits {
     struct mw_int_list recompute_modules, overlap_off;
     struct mw_int_list bucket_size; /* what is listed is enumerated */
     struct mw_int_list fsdp_unit, fsdp_prefetch; /* the same */
+    struct mw_int_list mtp_ahead;                /* the same */
     /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
      */
     struct mw_int_list dtype, grad_dtype, grad_compression, cuda_graph;
@@ -155,9 +156,13 @@ enum mw_status mw_layout_check(const struct mw_layout *layout,
 /*
  * Of a list of layers of virtual stages, the first stage that would hold
  * nothing: no layers, and neither the embedding (stage 0) nor the head (the
- * last of several). -1: none.
+ * last of several) nor multi-token prediction (mtp_ahead). -1: none.
  */
-int mw_layers_idle_stage(const struct mw_int_list *layers);
+int mw_layers_idle_stage(const struct mw_int_list *layers,
+                         const struct mw_layout *layout);
+/* Do layers stand behind those of multi-token prediction (mtp_ahead)? */
+bool mw_layers_pass_mtp(const struct mw_int_list *layers,
+                        const struct mw_layout *layout);
 
 /*
  * Does layout->nodes, where it is given, name as many different nodes of the

@@ -306,6 +306,12 @@ const struct mw_field mw_limits_fields[] = {
      .min = -1,
      .max = MW_FSDP_PREFETCH_MAX,
      .doc = "units gathered ahead to enumerate; the stack's if absent"},
+    {.key = "mtp_ahead",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(mtp_ahead),
+     .max = 1,
+     .doc = "places of multi-token prediction to enumerate; with the head (0) "
+            "if absent"},
     {.key = "dtype",
      .type = MW_F_INT_LIST,
      .offset = L_AT(dtype),
@@ -493,29 +499,19 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
  * 0. */
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
-    static const char *const young[] = {"node_limit",
-                                        "fp8_dispatch",
-                                        "spare_nodes",
-                                        "leaf_nodes",
-                                        "oversubscription",
-                                        "cp_inner",
-                                        "bucket_size",
-                                        "fsdp_unit",
-                                        "fsdp_prefetch",
-                                        "dtype",
-                                        "grad_dtype",
-                                        "grad_compression",
-                                        "offload_optimizer",
-                                        "offload_weights",
-                                        "offload_activations",
-                                        "cuda_graph",
-                                        "dispatcher",
-                                        "overlap_shared_experts",
-                                        "leaves",
-                                        "domain_nodes",
-                                        "recompute_modules",
-                                        "overlap_off",
-                                        NULL};
+    static const char *const young[] = {
+        "node_limit",          "fp8_dispatch",
+        "spare_nodes",         "leaf_nodes",
+        "oversubscription",    "cp_inner",
+        "bucket_size",         "fsdp_unit",
+        "fsdp_prefetch",       "dtype",
+        "grad_dtype",          "grad_compression",
+        "offload_optimizer",   "offload_weights",
+        "offload_activations", "cuda_graph",
+        "dispatcher",          "overlap_shared_experts",
+        "mtp_ahead",           "leaves",
+        "domain_nodes",        "recompute_modules",
+        "overlap_off",         NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;
 

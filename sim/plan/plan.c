@@ -26,6 +26,31 @@ void mw_plan_even_layers(int n_layers, int n_virtual, int *out)
     }
 }
 
+int mw_plan_even_share_of(const struct mw_model *model,
+                          const struct mw_layout *layout, int k)
+{
+    int n = layout->pp * layout->vpp, before = n - 2; /* stages */
+
+    if (layout->mtp_ahead == 0) {
+        return mw_plan_even_share(model->n_layers, n, k);
+    }
+    int beside = (model->n_layers + model->n_mtp) / (n - 1) - model->n_mtp;
+    int left = model->n_layers - (beside > 0 ? beside : 0);
+
+    if (k >= before) {
+        return k == before ? model->n_layers - left : 0;
+    }
+    return left < before ? k > 0 : mw_plan_even_share(left, before, k);
+}
+
+void mw_plan_even_of(const struct mw_model *model,
+                     const struct mw_layout *layout, int *out)
+{
+    for (int k = 0; k < layout->pp * layout->vpp; k++) {
+        out[k] = mw_plan_even_share_of(model, layout, k);
+    }
+}
+
 bool mw_plan_is_even(const struct mw_plan *plan)
 {
     for (int k = 1; k < plan->n_virtual; k++) {
@@ -94,7 +119,8 @@ enum mw_status mw_plan_make_schedule(struct mw_plan *plan, struct mw_err *err)
     return status;
 }
 
-static enum mw_status take_layers(struct mw_plan *plan, int n_layers,
+static enum mw_status take_layers(struct mw_plan *plan,
+                                  const struct mw_model *model,
                                   const int *layers, struct mw_err *err)
 {
     int64_t sum = 0;
@@ -103,7 +129,7 @@ static enum mw_status take_layers(struct mw_plan *plan, int n_layers,
     plan->layers =
         mw_arena_alloc(&plan->arena, (size_t)plan->n_virtual, sizeof(int));
     if (layers == NULL) {
-        mw_plan_even_layers(n_layers, plan->n_virtual, plan->layers);
+        mw_plan_even_of(model, &plan->layout, plan->layers);
         return MW_OK;
     }
     for (int k = 0; k < plan->n_virtual; k++) {
@@ -114,11 +140,17 @@ static enum mw_status take_layers(struct mw_plan *plan, int n_layers,
         plan->layers[k] = layers[k];
         sum += layers[k];
     }
-    if (sum != n_layers) {
+    if (sum != model->n_layers) {
         return mw_fail(err, MW_EINPUT,
                        "the layers of %d virtual stages sum to %lld but the "
                        "model has %d",
-                       plan->n_virtual, (long long)sum, n_layers);
+                       plan->n_virtual, (long long)sum, model->n_layers);
+    }
+    if (plan->layout.mtp_ahead > 0 && plan->layers[plan->n_virtual - 1] > 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "mtp_ahead 1 leaves the last virtual stage to the head, "
+                       "but it has %d layers",
+                       plan->layers[plan->n_virtual - 1]);
     }
     return MW_OK;
 }
@@ -143,7 +175,7 @@ enum mw_status mw_plan_make(const struct mw_scenario *scenario,
     plan.scenario_file = mw_arena_strdup(
         &plan.arena, scenario->file != NULL ? scenario->file : "");
     plan.n_microbatches = mw_microbatches(layout, &scenario->workload);
-    status = take_layers(&plan, scenario->model.n_layers, layers, err);
+    status = take_layers(&plan, &scenario->model, layers, err);
     if (status != MW_OK) {
         mw_err_set_key(err, "layout", "layers");
     } else {
@@ -234,6 +266,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     }
     if (l->bucket_size > 0) {
         h = hash_int(mw_hash64(h, "bucket_size", 11), l->bucket_size);
+    }
+    if (l->mtp_ahead > 0) {
+        h = hash_int(mw_hash64(h, "mtp_ahead", 9), l->mtp_ahead);
     }
     if (l->dp_shard > 0) {
         h = hash_int(mw_hash64(h, "dp_shard", 8), l->dp_shard);

@@ -79,6 +79,13 @@ uint64_t mw_plan_hash(const struct mw_plan *plan);
  * one more each. One or two stages more than layers: the last holds the head
  * alone, the first the embedding. */
 void mw_plan_even_layers(int n_layers, int n_virtual, int *out);
+/* The same for a model and a layout. Under mtp_ahead the last stage has none,
+ * and multi-token-prediction layers count among those of the stage before it,
+ * which may be there for them alone. */
+void mw_plan_even_of(const struct mw_model *model,
+                     const struct mw_layout *layout, int *out);
+int mw_plan_even_share_of(const struct mw_model *model,
+                          const struct mw_layout *layout, int k);
 /* Has every virtual stage as many layers? */
 bool mw_plan_is_even(const struct mw_plan *plan);
 /* Those of stage k. */

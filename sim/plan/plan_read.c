@@ -223,7 +223,8 @@ static enum mw_status take_layout(struct reading *r,
     return MW_OK;
 }
 
-static enum mw_status take_layers(struct reading *r, int n_layers)
+static enum mw_status take_layers(struct reading *r,
+                                  const struct mw_model *model)
 {
     struct mw_plan *plan = r->plan;
     struct mw_node *node = mw_node_get(r->root, "layers");
@@ -233,7 +234,7 @@ static enum mw_status take_layers(struct reading *r, int n_layers)
     plan->layers =
         mw_arena_alloc(&plan->arena, (size_t)plan->n_virtual, sizeof(int));
     if (node == NULL) {
-        mw_plan_even_layers(n_layers, plan->n_virtual, plan->layers);
+        mw_plan_even_of(model, &plan->layout, plan->layers);
         return MW_OK;
     }
     if (r->doc.layers.n != (size_t)plan->n_virtual) {
@@ -247,17 +248,23 @@ static enum mw_status take_layers(struct reading *r, int n_layers)
         plan->layers[k] = (int)r->doc.layers.v[k];
         sum += plan->layers[k];
     }
-    if (sum != n_layers) {
+    if (sum != model->n_layers) {
         return mw_node_fail(node, r->err,
                             "layers sum to %lld but the model has %d",
-                            (long long)sum, n_layers);
+                            (long long)sum, model->n_layers);
     }
-    if (mw_layers_idle_stage(&r->doc.layers) >= 0) {
+    if (mw_layers_pass_mtp(&r->doc.layers, &plan->layout)) {
         return mw_node_fail(node, r->err,
-                            "virtual stage %d has nothing to do; at least one "
-                            "layer, or 0 for the first (embedding) and the "
-                            "last (head)",
-                            mw_layers_idle_stage(&r->doc.layers));
+                            "mtp_ahead 1 leaves the last virtual stage to the "
+                            "head: 0 layers there");
+    }
+    if (mw_layers_idle_stage(&r->doc.layers, &plan->layout) >= 0) {
+        return mw_node_fail(
+            node, r->err,
+            "virtual stage %d has nothing to do; at least one "
+            "layer, or 0 for the first (embedding) and the "
+            "last (head)",
+            mw_layers_idle_stage(&r->doc.layers, &plan->layout));
     }
     return MW_OK;
 }
@@ -361,7 +368,7 @@ static enum mw_status take_all(struct reading *r,
         status = take_layout(r, scenario);
     }
     if (status == MW_OK) {
-        status = take_layers(r, scenario->model.n_layers);
+        status = take_layers(r, &scenario->model);
     }
     if (status == MW_OK) {
         status = take_schedule(r);

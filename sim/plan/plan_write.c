@@ -79,6 +79,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->bucket_size > 0) {
         mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
     }
+    if (l->mtp_ahead > 0) {
+        mw_str_addf(text, "  mtp_ahead: %d\n", l->mtp_ahead);
+    }
     if (l->dp_shard > 0) {
         mw_str_addf(text, "  dp_shard: %d\n", l->dp_shard);
     }

@@ -203,9 +203,13 @@ static void fill_lanes(const struct mw_step_frame *f, struct lane *v)
                             : &inside;
 
             if (*c < 0) {
-                *c = mw_time_to_s(mw_step_transfer_ps(p, i, i + 1));
+                *c = mw_time_to_s(mw_step_transfer_ps(p, i, i + 1, 1));
             }
             v[i].c = *c;
+            if (mw_step_states(p, i) > 1) {
+                v[i].c = mw_time_to_s(
+                    mw_step_transfer_ps(p, i, i + 1, mw_step_states(p, i)));
+            }
         }
     }
 }
@@ -225,7 +229,7 @@ double mw_plain_time_s(const struct mw_step_frame *f, enum mw_plain plain,
         end_s = time_1f1b(v, n, m, early);
     } else {
         end_s = time_loop(
-            f, v, mw_time_to_s(mw_step_transfer_ps(&f->price, n - 1, 0)), m);
+            f, v, mw_time_to_s(mw_step_transfer_ps(&f->price, n - 1, 0, 1)), m);
     }
     return isnan(end_s) ? end_s : with_tails(f, v, end_s, early);
 }
@@ -239,7 +243,8 @@ enum mw_plain mw_plain_of(const struct mw_layout *layout, int m)
     }
     /* Gathers of sharded layers make chunks too unequal for the closed form. */
     if (strcmp(kind->name, "interleaved-1f1b") == 0 && layout->pp > 1 &&
-        layout->vpp > 1 && m % layout->pp == 0 && layout->zero < 2) {
+        layout->vpp > 1 && m % layout->pp == 0 && layout->zero < 2 &&
+        layout->mtp_ahead == 0) {
         return MW_PLAIN_LOOP;
     }
     if (layout->vpp > 1) {
@@ -295,8 +300,7 @@ static enum mw_status estimate_plain(const struct mw_scenario *scenario,
     struct mw_step_frame frame;
 
     if (layers == NULL) {
-        mw_plan_even_layers(scenario->model.n_layers, layout->pp * layout->vpp,
-                            even);
+        mw_plan_even_of(&scenario->model, layout, even);
         layers = even;
     }
     mw_step_frame_init(&frame, scenario, layout, layers, NULL, ctx,

@@ -89,9 +89,10 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
                                    double *out_slope_bytes,
                                    double *out_fixed_bytes, struct mw_err *err);
 /* One micro-batch through one layer, the embedding, the head (all passes and
- * what blocks them): the weights of a partition. */
+ * what blocks them): the weights of a partition. mtp_s: multi-token prediction
+ * where it lies ahead of the head, else part of the head's. */
 struct mw_fast_units {
-    double layer_s, embedding_s, head_s;
+    double layer_s, embedding_s, head_s, mtp_s;
 };
 void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
                       struct mw_fast_units *out);

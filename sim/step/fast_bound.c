@@ -42,7 +42,7 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
                          const int *layers, bool with_time)
 {
     int n = p->layout->pp * p->layout->vpp;
-    int n_layers = p->scenario->model.n_layers, first = 0;
+    int first = 0;
 
     if (n > f->room_virtual) {
         make_room(f, n);
@@ -53,8 +53,9 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
     }
     for (int k = 0; k < n; k++) {
         struct mw_vstage *v = &f->frame.vstage[k];
-        int count =
-            layers != NULL ? layers[k] : mw_plan_even_share(n_layers, n, k);
+        int count = layers != NULL ? layers[k]
+                                   : mw_plan_even_share_of(&p->scenario->model,
+                                                           p->layout, k);
         int n_units[MW_UNIT_COUNT];
 
         mw_vstage_count(p, k, n, first, count, n_units);
@@ -321,6 +322,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             set_layers(layout, layer, (even > 1 ? even : 1) + i, units);
             units[MW_UNIT_EMBEDDING] = d == 0;
             units[MW_UNIT_HEAD] = d == layout->pp - 1;
+            units[MW_UNIT_MTP] = layout->mtp_ahead > 0 && d == layout->pp - 2;
             mw_stage_memory_of(
                 p, units, is_twin(p, shape, d),
                 shape->held[d] * mw_vstage_activation_bytes(p, units), &memory);

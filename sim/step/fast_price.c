@@ -82,6 +82,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->dispatcher = (int)l->dispatcher;
     key->shared_overlap =
         l->overlap_shared_experts ? 1 + mw_step_splits_backward(l) : 0;
+    key->mtp_ahead = l->mtp_ahead;
     key->dtype = l->dtype;
     key->grad_dtype = l->grad_dtype;
     key->offload_nvme = (int)l->offload_nvme;
@@ -277,6 +278,7 @@ void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
         unit_s(p, p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE);
     out->embedding_s = unit_s(p, MW_UNIT_EMBEDDING);
     out->head_s = unit_s(p, MW_UNIT_HEAD);
+    out->mtp_s = layout->mtp_ahead > 0 ? unit_s(p, MW_UNIT_MTP) : 0;
 }
 
 void mw_fast_counts(const struct mw_fast *f, uint64_t *out_prices,

@@ -227,7 +227,8 @@ static void add_transfers(struct sums *s, const struct mw_plan *plan, int d,
             continue;
         }
         pair = mw_step_pair(p, d, devices[next]);
-        add(s, MW_DIM_PP, MW_SEND_RECV, n, bytes, &pair);
+        add(s, MW_DIM_PP, MW_SEND_RECV, n,
+            bytes * mw_step_states(p, way > 0 ? k : next), &pair);
     }
 }
 

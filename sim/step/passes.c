@@ -121,17 +121,39 @@ int mw_walk_receiver(const struct walk *w, int device,
     return s->device[s->route[at] * s->route_len + next];
 }
 
-mw_time mw_walk_transfer_ps(struct walk *w, int from, int to)
+int mw_walk_states(const struct walk *w, int device, const struct mw_slot *slot)
 {
-    size_t at = (size_t)from * (size_t)w->s->n_stages + (size_t)to;
+    int k = w->s->virtual_stage[device * w->s->n_chunks + slot->chunk];
+
+    return mw_step_states(&w->frame->price,
+                          slot->pass == MW_PASS_F ? k : k - 1);
+}
+
+size_t mw_walk_transfers(const struct walk *w)
+{
+    size_t n = (size_t)w->s->n_stages;
+
+    return (w->frame->price.layout->mtp_ahead > 0 ? 2 : 1) * n * n;
+}
+
+size_t mw_walk_transfer_at(const struct walk *w, int from, int to, int n_states)
+{
+    size_t n = (size_t)w->s->n_stages;
+
+    return ((size_t)(n_states > 1) * n + (size_t)from) * n + (size_t)to;
+}
+
+mw_time mw_walk_transfer_ps(struct walk *w, int from, int to, int n_states)
+{
+    size_t at = mw_walk_transfer_at(w, from, to, n_states);
     mw_time *known = &w->transfer_ps[at];
 
     if (*known < 0) {
         if (w->wire != NULL) {
-            mw_wires_transfer_part(&w->frame->price, from, to,
+            mw_wires_transfer_part(&w->frame->price, from, to, n_states,
                                    w->transfer_part[at]);
         }
-        *known = mw_step_transfer_ps(&w->frame->price, from, to);
+        *known = mw_step_transfer_ps(&w->frame->price, from, to, n_states);
     }
     return *known / w->s->n_parts;
 }
@@ -140,6 +162,7 @@ static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
                          struct slot_tasks *tasks)
 {
     int to = mw_walk_receiver(w, device, slot);
+    int n_states = mw_walk_states(w, device, slot);
     struct mw_span span;
 
     tasks->transfer = NO_TASK;
@@ -151,15 +174,17 @@ static void add_transfer(struct walk *w, int device, const struct mw_slot *slot,
     span.microbatch = slot->microbatch / w->s->n_parts;
     span.stage = w->s->virtual_stage[device * w->s->n_chunks + slot->chunk] +
                  (slot->pass == MW_PASS_F ? 1 : -1);
-    span.bytes = mw_boundary_bytes(&w->frame->price.work) / w->s->n_parts;
-    tasks->transfer =
-        mw_graph_task(w->t->graph, w->stream[device][MW_STREAM_PP],
-                      mw_walk_transfer_ps(w, device, to), w->t->spans.n);
+    span.bytes =
+        n_states * mw_boundary_bytes(&w->frame->price.work) / w->s->n_parts;
+    tasks->transfer = mw_graph_task(
+        w->t->graph, w->stream[device][MW_STREAM_PP],
+        mw_walk_transfer_ps(w, device, to, n_states), w->t->spans.n);
     mw_array_push(&w->t->spans, span);
     mw_graph_dep(w->t->graph, tasks->ready, tasks->transfer, 0);
     if (w->wire != NULL) {
-        mw_traffic_use(w, tasks->transfer, device, to,
-                       w->transfer_part[device * w->s->n_stages + to]);
+        mw_traffic_use(
+            w, tasks->transfer, device, to,
+            w->transfer_part[mw_walk_transfer_at(w, device, to, n_states)]);
     }
 }
 
@@ -327,8 +352,10 @@ void mw_walk_init(struct walk *w, struct mw_step_tasks *t,
     w->slots = mw_arena_alloc(&w->arena, s->first[n], sizeof *w->slots);
     w->f_slot = mw_arena_alloc(&w->arena, n_keys, sizeof *w->f_slot);
     w->b_slot = mw_arena_alloc(&w->arena, n_keys, sizeof *w->b_slot);
-    w->transfer_ps = mw_arena_alloc(&w->arena, n * n, sizeof *w->transfer_ps);
-    for (size_t i = 0; i < n * n; i++) {
+    size_t n_ways = mw_walk_transfers(w);
+
+    w->transfer_ps = mw_arena_alloc(&w->arena, n_ways, sizeof *w->transfer_ps);
+    for (size_t i = 0; i < n_ways; i++) {
         w->transfer_ps[i] = -1;
     }
     for (size_t d = 0; d < n; d++) {

@@ -33,7 +33,8 @@ static const char *const unit_names[MW_UNIT_COUNT] = {
     "embedding",
     "final norm, head and loss",
     "dense layer, not recomputed",
-    "MoE layer, not recomputed"};
+    "MoE layer, not recomputed",
+    "multi-token prediction"};
 
 static enum mw_lane lane_of(enum mw_dim dim)
 {
@@ -190,26 +191,33 @@ static void add_ops(struct mw_step_price *p, const struct mw_ops *ops,
 }
 
 /* A multi-token-prediction module is a projection, one more layer and the
- * shared head once more (DeepSeek-V3, arXiv:2412.19437, section 2.2); it runs
- * where the head is. */
+ * shared head once more (DeepSeek-V3, arXiv:2412.19437, section 2.2). The first
+ * two run with the head unless the layout puts them a stage ahead of it. */
 static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
-                        struct mw_ops *out)
+                        bool modules, bool heads, struct mw_ops *out)
 {
     for (int i = 0; i < p->scenario->model.n_mtp; i++) {
-        mw_mtp_ops(&p->work, pass, out);
-        mw_layer_ops(&p->work, mw_step_mtp_layer(p), pass, out);
-        mw_head_ops(&p->work, pass, out);
+        if (modules) {
+            mw_mtp_ops(&p->work, pass, out);
+            mw_layer_ops(&p->work, mw_step_mtp_layer(p), pass, out);
+        }
+        if (heads) {
+            mw_head_ops(&p->work, pass, out);
+        }
     }
 }
 
 int mw_step_unit_kinds(const struct mw_layout *layout)
 {
-    return layout->recompute_layers > 0 ? MW_UNIT_COUNT : MW_UNIT_DENSE_KEPT;
+    return layout->mtp_ahead > 0          ? MW_UNIT_COUNT
+           : layout->recompute_layers > 0 ? MW_UNIT_MTP
+                                          : MW_UNIT_DENSE_KEPT;
 }
 
 bool mw_unit_is_layer(enum mw_step_unit unit)
 {
-    return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD;
+    return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD &&
+           unit != MW_UNIT_MTP;
 }
 
 bool mw_unit_is_moe(enum mw_step_unit unit)
@@ -221,6 +229,9 @@ bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit)
 {
     bool is_kept = unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT;
 
+    if (unit == MW_UNIT_MTP) {
+        return p->layout->mtp_ahead > 0;
+    }
     return !mw_unit_is_layer(unit) ||
            (p->layer[mw_unit_is_moe(unit)] >= 0 &&
             (!is_kept || p->layout->recompute_layers > 0));
@@ -268,7 +279,12 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     case MW_UNIT_HEAD:
         if (phase != MW_PHASE_R) {
             mw_head_ops(&p->work, passes[phase], out);
-            add_mtp_ops(p, passes[phase], out);
+            add_mtp_ops(p, passes[phase], p->layout->mtp_ahead == 0, true, out);
+        }
+        break;
+    case MW_UNIT_MTP:
+        if (phase != MW_PHASE_R) {
+            add_mtp_ops(p, passes[phase], true, false, out);
         }
         break;
     case MW_UNIT_COUNT:
@@ -393,7 +409,10 @@ int mw_step_mtp_layer(const struct mw_step_price *p)
 
 static int n_routers(const struct mw_step_price *p, enum mw_step_unit unit)
 {
-    if (unit == MW_UNIT_HEAD && p->layer[MW_UNIT_MOE] >= 0) {
+    enum mw_step_unit holder =
+        p->layout->mtp_ahead > 0 ? MW_UNIT_MTP : MW_UNIT_HEAD;
+
+    if (unit == holder && p->layer[MW_UNIT_MOE] >= 0) {
         return p->scenario->model.n_mtp;
     }
     return mw_unit_is_moe(unit);

@@ -24,6 +24,8 @@ enum mw_step_unit {
     MW_UNIT_DENSE_KEPT, /* the same layers where they are not recomputed, with
                          */
     MW_UNIT_MOE_KEPT,   /* recompute_layers alone */
+    MW_UNIT_MTP, /* multi-token prediction, with mtp_ahead alone; else part of
+                    the head */
     MW_UNIT_COUNT
 };
 enum mw_phase {
@@ -107,7 +109,7 @@ struct mw_step_price {
      * tied embedding of its own. */
     bool has_tied_copy;
     struct mw_router_load router; /* of the layout: 1 where nothing is known */
-    int n_kinds;                  /* of units: without the KEPT ones, or all */
+    int n_kinds;  /* of units: without KEPT ones and MTP, without MTP, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     double update_bytes; /* read and written per parameter in its update */
@@ -233,7 +235,8 @@ struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
 /* Units that stages of the layout can have: the first so many. */
 int mw_step_unit_kinds(const struct mw_layout *layout);
-/* Is it a layer of a kind (not embedding or head), and is it of experts? */
+/* Is it a layer of a kind (not embedding, head or multi-token prediction), and
+ * is it of experts? */
 bool mw_unit_is_layer(enum mw_step_unit unit);
 bool mw_unit_is_moe(enum mw_step_unit unit);
 /* Has the model such a unit, and the layout such layers? */
@@ -439,8 +442,12 @@ double mw_step_bucket_growth(const struct mw_step_price *p);
  * has nothing beside it; the stack would hide `overlap`. */
 double mw_step_pieces_overlap(double overlap, const struct mw_pieces *pieces);
 
-/* Seconds between two pipeline stages. */
-mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to);
+/* Hidden states of a token that virtual stage k hands on: one, and behind
+ * multi-token prediction that lies ahead of the head one more a module. */
+int mw_step_states(const struct mw_step_price *p, int k);
+/* Seconds between two pipeline devices for so many hidden states. */
+mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to,
+                            int n_states);
 /* Parameters of the copy of a tied embedding that the last stage holds, where
  * it learns, and its bytes where it is frozen. */
 struct mw_param mw_step_tied_param(const struct mw_step_price *p);
@@ -555,7 +562,7 @@ void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
                    double out[MW_WIRE_KINDS]);
 /* The same of a transfer between two devices, and of a collective. */
 void mw_wires_transfer_part(const struct mw_step_price *p, int from, int to,
-                            double out[MW_WIRE_KINDS]);
+                            int n_states, double out[MW_WIRE_KINDS]);
 void mw_wires_coll_part(const struct mw_step_price *p,
                         const struct mw_wire_load *load,
                         double out[MW_WIRE_KINDS]);

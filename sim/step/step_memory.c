@@ -29,8 +29,11 @@ double mw_vstage_activation_bytes(const struct mw_step_price *p,
     }
     if (p->layout->pp > 1 && habit->pp_kept + habit->pp_sent > 0) {
         bool sends = n_units[MW_UNIT_HEAD] == 0;
+        int wide = 1 + (p->layout->mtp_ahead > 0) * p->scenario->model.n_mtp;
+        double in = sends ? 1 : wide;
+        double out = sends ? (n_units[MW_UNIT_MTP] > 0 ? wide : 1) : 0;
 
-        sum += ((sends ? 2 : 1) * habit->pp_kept + sends * habit->pp_sent) *
+        sum += ((in + out) * habit->pp_kept + out * habit->pp_sent) *
                mw_boundary_bytes(&p->work);
     }
     return sum;
@@ -179,6 +182,16 @@ static struct moment fullest_moment(const struct mw_step_price *p,
                    p->size[MW_UNIT_HEAD].loss_bytes +
                        gathered_bytes(p, n_units, MW_UNIT_HEAD),
                    "loss");
+    }
+    if (n_units[MW_UNIT_MTP] > 0) {
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            gone[unit] += mw_unit_is_layer((enum mw_step_unit)unit)
+                              ? p->size[MW_UNIT_MTP].activation_bytes
+                              : 0;
+        }
+        gone[MW_UNIT_MTP] = n_units[MW_UNIT_HEAD] > 0
+                                ? p->size[MW_UNIT_HEAD].activation_bytes
+                                : 0;
     }
     for (int unit = 0; unit < p->n_kinds; unit++) {
         const struct mw_unit_size *size = &p->size[unit];

@@ -239,11 +239,11 @@ void mw_wires_coll_part(const struct mw_step_price *p,
 }
 
 void mw_wires_transfer_part(const struct mw_step_price *p, int from, int to,
-                            double out[MW_WIRE_KINDS])
+                            int n_states, double out[MW_WIRE_KINDS])
 {
     struct mw_group pair = mw_step_pair(p, from, to);
-    struct mw_wire_load load = {MW_SEND_RECV, mw_boundary_bytes(&p->work),
-                                &pair};
+    struct mw_wire_load load = {MW_SEND_RECV,
+                                n_states * mw_boundary_bytes(&p->work), &pair};
 
     if (p->ctx->stack.scatters_boundary && !p->layout->sp) {
         load.bytes /= p->layout->tp;

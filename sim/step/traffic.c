@@ -145,8 +145,8 @@ void mw_traffic_init(struct walk *w)
     w->wire = mw_arena_alloc(&w->arena, n, sizeof *w->wire);
     w->part =
         mw_arena_alloc(&w->arena, (size_t)w->frame->n_virtual, sizeof *w->part);
-    w->transfer_part =
-        mw_arena_alloc(&w->arena, n * n, sizeof *w->transfer_part);
+    w->transfer_part = mw_arena_alloc(&w->arena, mw_walk_transfers(w),
+                                      sizeof *w->transfer_part);
     w->hidden = mw_arena_alloc(&w->arena, n, sizeof *w->hidden);
     w->hidden_from = mw_arena_alloc(&w->arena, n, sizeof *w->hidden_from);
     for (int d = 0; d < w->s->n_stages; d++) {

@@ -162,8 +162,10 @@ static void add_transfers(struct unfold *u, int stage, uint32_t i)
 {
     const struct mw_slot *slot = &u->w->s->slot[i];
     int to = mw_walk_receiver(u->w, stage, slot);
-    mw_time ps =
-        to < 0 || to == stage ? 0 : mw_walk_transfer_ps(u->w, stage, to);
+    int n_states = mw_walk_states(u->w, stage, slot);
+    mw_time ps = to < 0 || to == stage
+                     ? 0
+                     : mw_walk_transfer_ps(u->w, stage, to, n_states);
 
     for (int j = 0; j < u->n; j++) {
         struct slot_tasks *tasks =
@@ -180,7 +182,8 @@ static void add_transfers(struct unfold *u, int stage, uint32_t i)
         mw_graph_dep(u->g, tasks->ready, tasks->transfer, 0);
         if (u->w->wire != NULL) {
             use(u, tasks->transfer, seat, to * u->n + j,
-                u->w->transfer_part[stage * u->w->s->n_stages + to]);
+                u->w->transfer_part[mw_walk_transfer_at(u->w, stage, to,
+                                                        n_states)]);
         }
     }
 }

@@ -242,6 +242,16 @@ static struct logit_bytes logit_bytes_of(const struct mw_step_price *p)
                                    : b;
 }
 
+/* What the modules of multi-token prediction keep, but for their heads. */
+static double mtp_kept(const struct mw_step_price *p)
+{
+    const struct mw_work work = held_work(p);
+
+    return p->scenario->model.n_mtp *
+           (mw_layer_activation_bytes(&work, mw_step_mtp_layer(p)) +
+            mw_mtp_activation_bytes(&p->work));
+}
+
 /* Two moments of the head: the loss itself, and the gradients of the product
  * before it. The table of the model keeps 4 bytes of a logit, none in parts. */
 static void size_head(struct mw_step_price *p)
@@ -267,12 +277,22 @@ static void size_head(struct mw_step_price *p)
         habit->head_grad_bytes * mw_step_tied_params(p);
     size->transient_at = "head";
     if (m->n_mtp > 0) {
-        const struct mw_work work = held_work(p);
-
         size->activation_bytes *= 1 + m->n_mtp;
-        size->activation_bytes +=
-            m->n_mtp * (mw_layer_activation_bytes(&work, mw_step_mtp_layer(p)) +
-                        mw_mtp_activation_bytes(&p->work));
+        size->activation_bytes += p->layout->mtp_ahead > 0 ? 0 : mtp_kept(p);
+    }
+}
+
+/* The moment of its layer, which its own size is not part of. */
+static void size_mtp(struct mw_step_price *p)
+{
+    struct mw_unit_size *size = &p->size[MW_UNIT_MTP];
+    const struct mw_unit_size *layer =
+        &p->size[p->layer[MW_UNIT_MOE] >= 0 ? MW_UNIT_MOE : MW_UNIT_DENSE];
+
+    if (p->layout->mtp_ahead > 0) {
+        size->activation_bytes = mtp_kept(p);
+        size->transient_bytes = layer->transient_bytes;
+        size->transient_at = layer->transient_at;
     }
 }
 
@@ -321,6 +341,7 @@ void mw_step_size_memory(struct mw_step_price *p)
     size_kept_layers(p);
     size_embedding(p);
     size_head(p);
+    size_mtp(p);
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         p->size[unit].activation_bytes = rint(p->size[unit].activation_bytes);
     }

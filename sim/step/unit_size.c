@@ -18,7 +18,8 @@ enum mw_step_unit mw_step_unit_of(const struct mw_step_price *p,
         return MW_UNIT_EMBEDDING;
     }
     if (param->layer >= n_layers) {
-        return MW_UNIT_HEAD;
+        return param->is_mtp && p->layout->mtp_ahead > 0 ? MW_UNIT_MTP
+                                                         : MW_UNIT_HEAD;
     }
     if (param->layer == p->layer[MW_UNIT_DENSE]) {
         return MW_UNIT_DENSE;

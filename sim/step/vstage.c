@@ -46,6 +46,7 @@ void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
     n_units[MW_UNIT_DENSE_KEPT] = n_units[MW_UNIT_MOE_KEPT] = 0;
     n_units[MW_UNIT_EMBEDDING] = k == 0;
     n_units[MW_UNIT_HEAD] = k == n - 1;
+    n_units[MW_UNIT_MTP] = p->layout->mtp_ahead > 0 && k == n - 2;
     if (model->moe.n_experts == 0) {
         n_units[MW_UNIT_DENSE] = recomputed < n_layers ? recomputed : n_layers;
         n_units[MW_UNIT_DENSE_KEPT] = n_layers - n_units[MW_UNIT_DENSE];
@@ -149,9 +150,19 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v)
     }
 }
 
-mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to)
+int mw_step_states(const struct mw_step_price *p, int k)
 {
-    double bytes = mw_boundary_bytes(&p->work), gather_s = 0;
+    const struct mw_layout *l = p->layout;
+
+    return l->mtp_ahead > 0 && k >= l->pp * l->vpp - 2
+               ? 1 + p->scenario->model.n_mtp
+               : 1;
+}
+
+mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to,
+                            int n_states)
+{
+    double bytes = n_states * mw_boundary_bytes(&p->work), gather_s = 0;
     struct mw_group pair = mw_step_pair(p, from, to);
 
     if (p->ctx->stack.scatters_boundary && !p->work.layout->sp) {

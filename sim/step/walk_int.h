@@ -34,7 +34,7 @@ struct walk {
     mw_task_id *last;                        /* per device */
     struct slot_tasks *slots;
     uint32_t *f_slot, *b_slot; /* by (device, chunk, item) */
-    mw_time *transfer_ps;      /* by (from, to): [n * n], -1 unknown */
+    mw_time *transfer_ps;      /* mw_walk_transfer_at, -1: unknown */
     struct ends *wire;         /* per device; NULL: nothing is shared */
     struct parts *part;        /* per virtual stage */
     double (*transfer_part)[MW_WIRE_KINDS]; /* as transfer_ps */
@@ -54,7 +54,14 @@ extern const enum mw_stream_kind mw_walk_stream_of_lane[MW_LANE_COUNT];
 /* Device that takes the slot's result, or -1; how long the way takes. */
 int mw_walk_receiver(const struct walk *w, int device,
                      const struct mw_slot *slot);
-mw_time mw_walk_transfer_ps(struct walk *w, int from, int to);
+mw_time mw_walk_transfer_ps(struct walk *w, int from, int to, int n_states);
+/* Hidden states of a token in the slot's result; the place of such a transfer
+ * in transfer_ps and transfer_part, and how many places there are. */
+int mw_walk_states(const struct walk *w, int device,
+                   const struct mw_slot *slot);
+size_t mw_walk_transfer_at(const struct walk *w, int from, int to,
+                           int n_states);
+size_t mw_walk_transfers(const struct walk *w);
 /* Adds a task after the device's last one. */
 mw_task_id mw_walk_chain(struct walk *w, int device, mw_time ps,
                          const struct mw_span *span);

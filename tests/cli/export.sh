@@ -89,6 +89,12 @@ scenario capacity deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero:
 expect 0 "$mw" export capacity.yaml --to megatron-core -o out.args
 args "o['moe-expert-capacity-factor'] == '1.25' and o['moe-pad-expert-input-to-capacity']"
 
+scenario ahead deepseek-v3 128 'tp: 8, sp: true, pp: 8, vpp: 2, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: interleaved-1f1b, mtp_ahead: 1' ', dtype: fp8'
+expect 0 "$mw" export ahead.yaml --to megatron-core -o out.args
+args "(lambda s: sum(x.count('t') and int(x.strip('EmL')[2:]) for x in s) == 61 and s[-1] == 'L' and s[-2].endswith('m') and len(s) == 16)(o['pipeline-model-parallel-layout'].split('|'))"
+args "o['mtp-num-layers'] == '1'"
+expect 1 "$mw" export ahead.yaml --to torchtitan -o out.toml
+
 # Context forms, HSDP, FSDP, offload.
 scenario ring llama3-8b 2 'tp: 1, cp: 2, cp_form: ring, dp: 8, zero: 1, dp_shard: 4, micro_batch: 1'
 expect 0 "$mw" export ring.yaml --to megatron-core -o out.args

@@ -14,7 +14,7 @@
 
 static const char scenario_text[] =
     "format: 1\nname: small\n"
-    "model: {hidden: 64, layers: 10, heads: 4, ffn: 256, vocab: 512}\n"
+    "model: {hidden: 64, layers: 10, heads: 4, ffn: 256, vocab: 512, mtp: 1}\n"
     "cluster: {system: dgx-a100, nodes: 1}\n"
     "workload: {seq: 128, global_batch: 16}\n";
 

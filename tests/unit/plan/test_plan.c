@@ -42,6 +42,9 @@ static void test_ends_without_layers(void **state)
     (void)state;
     int layers[12];
     struct mw_int_list list = {0};
+    struct mw_layout plain;
+
+    mw_layout_default(&plain);
 
     mw_plan_even_layers(10, 11, layers);
     assert_int_equal(layers[0], 1);
@@ -55,12 +58,12 @@ static void test_ends_without_layers(void **state)
 
     list.v = v;
     list.n = 4;
-    assert_int_equal(mw_layers_idle_stage(&list), -1);
+    assert_int_equal(mw_layers_idle_stage(&list, &plain), -1);
     v[2] = 0;
-    assert_int_equal(mw_layers_idle_stage(&list), 2);
+    assert_int_equal(mw_layers_idle_stage(&list, &plain), 2);
     v[0] = 0;
     list.n = 1;
-    assert_int_equal(mw_layers_idle_stage(&list), 0);
+    assert_int_equal(mw_layers_idle_stage(&list, &plain), 0);
 }
 
 static void test_layers_given(void **state)

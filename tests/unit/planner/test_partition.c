@@ -35,12 +35,18 @@ static bool is_within(const struct mw_partition_problem *p, const int *layers)
 static double brute(const struct mw_partition_problem *p, int *layers, int k,
                     int left)
 {
+    bool is_alone = p->is_head_alone;
+
     if (k == p->n_stages - 1) {
         layers[k] = left;
-        return is_within(p, layers) ? slowest(p, layers) : HUGE_VAL;
+        return is_within(p, layers) && (!is_alone || left == 0)
+                   ? slowest(p, layers)
+                   : HUGE_VAL;
     }
     double best = HUGE_VAL;
-    for (int n = 1; n <= left - (p->n_stages - 1 - k); n++) {
+    int least = is_alone && k == p->n_stages - 2 ? 0 : 1;
+    int others = is_alone ? 0 : p->n_stages - 1 - k;
+    for (int n = least; n <= left - others; n++) {
         layers[k] = n;
         best = fmin(best, brute(p, layers, k + 1, left - n));
     }
@@ -126,6 +132,7 @@ static void random_problem(uint64_t seed, struct mw_partition_problem *p,
         fixed[k] = 10e9 * mw_rand_unit(seed, 5, i);
     }
     p->extra_s = extra;
+    p->is_head_alone = seed % 3 == 0 && p->n_stages > 2;
     p->layer_bytes = seed % 2 ? slope : NULL;
     p->fixed_bytes = fixed;
 }

@@ -245,6 +245,16 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     }
 }
 
+/* Only Megatron-Core predicts several tokens, and there not on rank 0. */
+static bool may_run_ahead(const struct world *w, const struct mw_layout *l)
+{
+    return l->mtp_ahead == 0 ||
+           (w->scenario.model.n_mtp > 0 && l->pp * l->vpp > 2 &&
+            (w->scenario.limits.framework == MW_FRAMEWORK_ANY ||
+             (w->scenario.limits.framework == MW_FRAMEWORK_MEGATRON_CORE &&
+              l->pp > 2)));
+}
+
 /* The frameworks' rules said again, without the table. */
 static bool may_run(const struct world *w, const struct mw_layout *l)
 {
@@ -301,12 +311,14 @@ static void draw_lists(uint64_t seed, struct mw_limits *l)
                          sums[] = {MW_FP16, MW_BF16, MW_FP32},
                          compressions[] = {MW_COMPRESS_NONE, MW_COMPRESS_ONEBIT,
                                            MW_COMPRESS_ZEROPP};
+    static const int64_t ahead[] = {1, 0};
     static const int64_t graphs[] = {MW_GRAPH_LAYER, MW_GRAPH_STACK};
     static const double parts[] = {0, 0.25, 1};
 
     l->dtype = (struct mw_int_list){types, (size_t)pick(seed, 20, 3)};
     l->grad_dtype = (struct mw_int_list){sums, (size_t)pick(seed, 21, 4)};
     l->cuda_graph = (struct mw_int_list){graphs, (size_t)pick(seed, 24, 3)};
+    l->mtp_ahead = (struct mw_int_list){ahead, (size_t)pick(seed, 26, 3)};
     l->grad_compression =
         (struct mw_int_list){compressions, (size_t)pick(seed, 22, 4)};
     l->offload_optimizer =
@@ -323,12 +335,13 @@ static void draw_scenario(uint64_t seed, struct world *w)
     s->model.n_heads = 8 * (1 + pick(seed, 2, 2));
     s->model.n_kv_heads = kv[pick(seed, 3, 3)];
     s->model.tied = pick(seed, 4, 4) == 0;
+    s->model.n_mtp = pick(seed, 25, 6) == 0;
     s->workload.global_batch = 2 + 2 * pick(seed, 5, 12);
     s->workload.seq = 256 * (1 + pick(seed, 6, 8));
     s->limits.framework = pick(seed, 7, 6);
     s->limits.memory_bytes = 1e9 * (8 + pick(seed, 8, 60));
     s->limits.dtype.n = s->limits.grad_dtype.n = 0;
-    s->limits.cuda_graph.n = 0;
+    s->limits.cuda_graph.n = s->limits.mtp_ahead.n = 0;
     s->limits.grad_compression.n = s->limits.offload_optimizer.n = 0;
     if (pick(seed, 19, 8) == 0) {
         draw_lists(seed, &s->limits);
@@ -347,7 +360,7 @@ static void test_10000_random_scenarios(void **state)
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
              n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0,
-             n_graphs = 0, n_units = 0;
+             n_graphs = 0, n_units = 0, n_ahead = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -363,7 +376,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 14);
+            opts.free = 1U << pick(seed, 14, 17);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
@@ -387,8 +400,9 @@ static void test_10000_random_scenarios(void **state)
             n_units += mw_layout_wraps(l);
             n_graphs += l->cuda_graph != MW_GRAPH_STACK;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
+            n_ahead += l->mtp_ahead > 0;
             if (!may_run(&w, l) || !may_run_rare(&w, l) || !may_wrap(&w, l) ||
-                !may_run_types(&w, l)) {
+                !may_run_ahead(&w, l) || !may_run_types(&w, l)) {
                 fail_msg("%s cannot run %s, order %s",
                          mw_framework_name(w.scenario.limits.framework),
                          mw_layout_text(l, text), l->order);
@@ -408,6 +422,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
     assert_true(n_buckets > 20 && n_graphs > 20 && n_units > 20);
+    assert_true(n_ahead > 5);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

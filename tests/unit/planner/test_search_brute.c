@@ -96,23 +96,25 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_optimizer: [0, 0.5]"
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
-        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
-                          "cuda_graph: [stack, attn, full_iteration], "
-                          "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
-                        : ", recompute_modules: [[mlp], [core_attn, "
-                          "layernorm], core_attn], overlap_off: [[tp], "
-                          "[grad_reduce, tp]]";
+        : seed % 4 == 0
+            ? ", bucket_size: [0, 5000000, 100000000], "
+              "cuda_graph: [stack, attn, full_iteration], "
+              "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
+            : ", mtp_ahead: [0, 1], recompute_modules: [[mlp], [core_attn, "
+              "layernorm], core_attn], overlap_off: [[tp], "
+              "[grad_reduce, tp]]";
 
     snprintf(text, sizeof text,
              "format: 1\n"
-             "model: {preset: llama3-8b, layers: %d}\n"
+             "model: {preset: llama3-8b, layers: %d, mtp: %d}\n"
              "cluster: {system: %s, nodes: %d, gpus_per_node: %d}\n"
              "workload: {seq: 2048, global_batch: %d}\n"
              "limits: {memory: %dGiB, micro_batch: [1, %d], framework: "
              "%s%s}\n",
-             4 + pick(seed, 1, 6), seed % 2 ? "dgx-h100" : "dgx-a100",
-             1 + pick(seed, 2, 2), per_node[pick(seed, 3, 4)],
-             4 << pick(seed, 4, 3), 6 + pick(seed, 5, 60), 1 + pick(seed, 6, 4),
+             4 + pick(seed, 1, 6), seed % 3 == 0,
+             seed % 2 ? "dgx-h100" : "dgx-a100", 1 + pick(seed, 2, 2),
+             per_node[pick(seed, 3, 4)], 4 << pick(seed, 4, 3),
+             6 + pick(seed, 5, 60), 1 + pick(seed, 6, 4),
              frameworks[pick(seed, 7, 5)], seed % 8 < 4 ? "" : lists);
     parse_world(w, text);
 }
@@ -122,6 +124,7 @@ static void test_random_spaces(void **state)
     (void)state;
     int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0, n_sets = 0;
     int n_units = 0;
+    int n_ahead = 0;
     char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < SPACES; seed++) {
@@ -140,7 +143,7 @@ static void test_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 14) | 1U << pick(seed, 15, 14);
+                        : 1U << pick(seed, 14, 17) | 1U << pick(seed, 15, 17);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.bucket_size = seed % 16 == 2 ? 30000000 : -1;
         opts.is_full = pick(seed, 13, 8) == 0;
@@ -164,6 +167,7 @@ static void test_random_spaces(void **state)
             n_rare += *mw_layout_rare_text(&c->layout, text) != '\0';
             n_buckets += c->layout.bucket_size > 0;
             n_units += mw_layout_wraps(&c->layout);
+            n_ahead += c->layout.mtp_ahead > 0;
             n_sets += seed % 8 == 6 && c->layout.recompute_modules > 0 &&
                       c->layout.overlap_off > 0;
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
@@ -178,6 +182,7 @@ static void test_random_spaces(void **state)
     assert_true(n_buckets > SPACES / 20);
     assert_true(n_units > SPACES / 40);
     assert_true(n_sets > 0);
+    assert_true(n_ahead > 0);
 }
 
 int main(void)

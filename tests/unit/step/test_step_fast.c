@@ -21,11 +21,12 @@ static const char *const gpt =
 static const char *const llama =
     "model: {hidden: 1024, layers: 18, heads: 16, kv_heads: 8, ffn: 4096, "
     "vocab: 32768, max_seq: 512, gated: true, norm: rms, position: rotary, "
-    "tied: false}\n";
+    "tied: false, mtp: 2}\n";
 static const char *const experts =
     "model: {hidden: 1024, layers: 18, heads: 16, kv_heads: 8, ffn: 4096, "
     "vocab: 32768, max_seq: 512, gated: true, norm: rms, position: rotary, "
-    "tied: false, moe: {experts: 8, top_k: 2, ffn: 2048, first_dense: 2}}\n";
+    "tied: false, moe: {experts: 8, top_k: 2, ffn: 2048, first_dense: 2}, mtp: "
+    "1}\n";
 
 struct world {
     struct mw_scenario scenario;
@@ -130,22 +131,24 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     if (i % 3 == 0) {
         draw_rare(l, i);
     }
+    l->mtp_ahead =
+        s->model.n_mtp > 0 && l->pp * l->vpp > 2 && draw_int(i, 26, 3) == 0;
     return l->dp >= 1 && mw_layout_check(l, &s->model, &s->workload, N_RANKS,
                                          NULL, NULL) == MW_OK;
 }
 
-/* Even layers, or one moved from the last stage to the first. */
+/* Even layers, or one moved from the last stage that has any to the first. */
 static const int *draw_layers(const struct mw_scenario *s,
                               const struct mw_layout *l, uint64_t i, int *room)
 {
-    int n = l->pp * l->vpp;
+    int n = l->pp * l->vpp, last = n - 1 - l->mtp_ahead;
 
-    mw_plan_even_layers(s->model.n_layers, n, room);
-    if (n == 1 || room[n - 1] < 2 || draw_int(i, 20, 3) > 0) {
+    mw_plan_even_of(&s->model, l, room);
+    if (last == 0 || room[last] < 2 - l->mtp_ahead || draw_int(i, 20, 3) > 0) {
         return NULL;
     }
     room[0]++;
-    room[n - 1]--;
+    room[last]--;
     return room;
 }
 
@@ -175,7 +178,7 @@ static void run(const char *model, const char *cluster, const char *workload,
 {
     struct mw_hwdb *db = step_hwdb();
     struct world w;
-    int n = 0;
+    int n = 0, n_ahead = 0;
 
     mw_coll_library_lend(db);
     open_world(&w, db, model, cluster, workload);
@@ -185,11 +188,15 @@ static void run(const char *model, const char *cluster, const char *workload,
         struct mw_layout l;
 
         if (draw(&l, &w.scenario, i)) {
-            n += compare(&w, fast, &l, i);
+            bool is_priced = compare(&w, fast, &l, i);
+
+            n += is_priced;
+            n_ahead += is_priced && l.mtp_ahead > 0;
         }
     }
     print_message("%d layouts\n", n);
     assert_true(n >= at_least);
+    assert_true(w.scenario.model.n_mtp == 0 || n_ahead > at_least / 20);
     mw_fast_free(fast);
     mw_scenario_release(&w.scenario);
     mw_hwdb_free(db);

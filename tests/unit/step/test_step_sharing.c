@@ -80,7 +80,7 @@ static mw_time run(struct bench *b, mw_time reduce_ps, bool no_sharing,
                                          .reduce_part[MW_WIRE_NIC] = 1};
     }
     memset(&frame.wires, 0, sizeof frame.wires);
-    *out_transfer_ps = mw_step_transfer_ps(&frame.price, 0, 1);
+    *out_transfer_ps = mw_step_transfer_ps(&frame.price, 0, 1, 1);
     mw_timeline_init(&timeline);
     mw_step_tasks_init(&tasks, &timeline);
     tasks.no_sharing = no_sharing;
@@ -262,9 +262,10 @@ static void test_transfer_part_is_the_priced_one(void **state)
             l[i].micro_batch = 4 + i;
             mw_step_frame_init(&frame[i], &w.s, &l[i], layers, NULL, &w.ctx,
                                true, NULL);
-            t_s[i] = mw_time_to_s(mw_step_transfer_ps(&frame[i].price, 1, 2));
+            t_s[i] =
+                mw_time_to_s(mw_step_transfer_ps(&frame[i].price, 1, 2, 1));
         }
-        mw_wires_transfer_part(&frame[0].price, 1, 2, part);
+        mw_wires_transfer_part(&frame[0].price, 1, 2, 1, part);
         mw_assert_near(part[MW_WIRE_NIC], log(t_s[1] / t_s[0]) / log(1.25),
                        1e-5, 0);
         assert_true(part[MW_WIRE_NIC] > before);

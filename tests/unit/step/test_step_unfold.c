@@ -52,6 +52,8 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
         l->sp = l->tp > 1;
         l->ep = 1 << draw_int(i, 9, 3);
     }
+    l->mtp_ahead =
+        s->model.n_mtp > 0 && l->pp * l->vpp > 2 && draw_int(i, 22, 2) == 0;
     return l->dp >= 1 &&
            mw_layout_check(l, &s->model, &s->workload, 32, NULL, NULL) == MW_OK;
 }
@@ -153,7 +155,7 @@ static void test_alike(void **state)
         "tied: true}");
     run("{hidden: 1024, layers: 16, heads: 16, kv_heads: 8, ffn: 4096, vocab: "
         "32768, max_seq: 512, gated: true, norm: rms, position: rotary, tied: "
-        "false, moe: {experts: 8, top_k: 2, ffn: 2048}}");
+        "false, moe: {experts: 8, top_k: 2, ffn: 2048}, mtp: 1}");
 }
 
 static double step_with(const struct step_world *w, const struct mw_layout *l,
@@ -238,7 +240,7 @@ static void test_slow_stage(void **state)
         f[k] = mw_time_to_s(frame.vstage[k].f_ps);
         b[k] = mw_time_to_s(frame.vstage[k].b_ps + frame.vstage[k].w_ps);
     }
-    double c = mw_time_to_s(mw_step_transfer_ps(&frame.price, 1, 2));
+    double c = mw_time_to_s(mw_step_transfer_ps(&frame.price, 1, 2, 1));
     double back = f[2] + f[3] + b[3] + b[2] + 4 * c;
     double even = f[0] + f[1] + f[2] + 6 * c + m * (f[3] + b[3]) + b[2] + b[1];
     double slow = f[0] + 2 * c + 2 * f[1] + fmax(4 * f[1], back) +
