@@ -59,14 +59,24 @@ static enum mw_status say_job(const struct mw_plan_args *a,
     return status;
 }
 
-/* One search, or one for each way to cut the racks, or one after the other by
- * the objective's goals, which may choose another number of nodes. */
+/* What else than the layout a plan chooses. */
+struct choices {
+    struct mw_domains domains;
+    struct mw_spares spares;
+};
+
+/* One search, or one for each way to cut the racks or number of spare nodes, or
+ * one after the other by the objective's goals, which may choose another number
+ * of nodes. */
 static enum mw_status find(const struct mw_plan_args *a,
                            const struct mw_scenario *scenario,
                            const struct mw_cost_ctx *ctx,
-                           struct mw_domains *domains,
-                           struct mw_goals_result *out, struct mw_err *err)
+                           struct choices *choices, struct mw_goals_result *out,
+                           struct mw_err *err)
 {
+    struct mw_domains *domains = &choices->domains;
+    struct mw_spares *spares = &choices->spares;
+
     if (a->has_goals) {
         return mw_plan_goals(a, scenario, ctx, out, err);
     }
@@ -82,6 +92,14 @@ static enum mw_status find(const struct mw_plan_args *a,
             out->scenario = domains->scenario;
             out->ctx = domains->ctx;
         }
+        return status;
+    }
+    if (scenario->limits.spare_nodes.n > 0) {
+        enum mw_status status =
+            mw_plan_spares(a, scenario, ctx, spares, &out->search, err);
+
+        out->scenario = spares->scenario;
+        out->ctx = spares->ctx;
         return status;
     }
     return mw_search(scenario, ctx, &a->search, &out->search, err);
@@ -128,8 +146,8 @@ int mw_plan_run(const struct mw_plan_args *a,
 {
     struct mw_err err = {0};
     struct mw_goals_result g;
-    struct mw_domains *domains = mw_calloc(1, sizeof *domains);
-    enum mw_status found = find(a, scenario, ctx, domains, &g, &err);
+    struct choices *choices = mw_calloc(1, sizeof *choices);
+    enum mw_status found = find(a, scenario, ctx, choices, &g, &err);
 
     if (a->n_merges == 0) { /* parts say their own file */
         found = mw_cli_blame(scenario, found, &err);
@@ -160,7 +178,8 @@ int mw_plan_run(const struct mw_plan_args *a,
             mw_plan_goals_print(a, &g);
         }
     }
-    mw_plan_view_domains(domains, json, has_plan);
+    mw_plan_view_domains(&choices->domains, json, has_plan);
+    mw_plan_view_spares(&choices->spares, json, has_plan);
     if (status == MW_OK && has_plan) {
         status = say_rest(a, &g, json, &err);
     }
@@ -176,6 +195,6 @@ int mw_plan_run(const struct mw_plan_args *a,
         json_decref(json);
     }
     mw_search_result_release(&g.search);
-    mw_free(domains);
+    mw_free(choices);
     return exit_status;
 }

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/sim_job.h"
 #include "planner/goals.h"
+#include "planner/spares.h"
 
 enum { MW_PLAN_MERGES_MAX = 1024 };
 
@@ -97,6 +98,15 @@ void mw_plan_goals_print(const struct mw_plan_args *a,
                          const struct mw_goals_result *g);
 json_t *mw_plan_goals_json(const struct mw_plan_args *a,
                            const struct mw_goals_result *g);
+/* limits: spare_nodes, one search each (plan_spares.c). */
+enum mw_status mw_plan_spares(const struct mw_plan_args *a,
+                              const struct mw_scenario *scenario,
+                              const struct mw_cost_ctx *ctx,
+                              struct mw_spares *out,
+                              struct mw_search_result *result,
+                              struct mw_err *err);
+void mw_plan_view_spares(const struct mw_spares *s, json_t *json,
+                         bool is_shown);
 /* plan --experts (plan_experts.c): returns the exit status. */
 int mw_plan_run_experts(const struct mw_plan_args *a,
                         const struct mw_scenario *scenario);

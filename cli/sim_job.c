@@ -218,7 +218,10 @@ static enum mw_status make_spec(const struct mw_sim_job_args *a,
         .repair_s = constant(ctx->db, "job_repair_s", &s, err),
         .interval_s = a->interval_s,
         .seed = w->seed,
-        .expected_only = a->expected_only};
+        .expected_only = a->expected_only,
+        .counts_spares = scenario->cluster.spare_nodes > 0 ||
+                         scenario->limits.spare_nodes.n > 0,
+        .n_spares = scenario->cluster.spare_nodes};
     if (!isnan(a->failures_per_1000_node_days)) {
         out->node_failures_per_day = a->failures_per_1000_node_days / 1000;
     }
@@ -362,10 +365,15 @@ void mw_sim_job_print(const struct mw_sim_job *j)
            long_time(k->wall_s, a), long_time(k->wall_p10_s, b),
            long_time(k->wall_p90_s, c));
     printf("goodput                 %.1f %% (%.1f %% simulated): checkpoints "
-           "%.1f %%, work done again %.1f %%, restarts %.1f %%\n",
+           "%.1f %%, work done again %.1f %%, restarts %.1f %%",
            100 * k->goodput, 100 * k->simulated_goodput,
            100 * k->saving_s / k->wall_s, 100 * k->lost_s / k->wall_s,
            100 * k->restart_s / k->wall_s);
+    if (j->spec.counts_spares) {
+        printf(", waiting for a node %.2g %% (%d stand by)",
+               100 * k->waiting_s / k->wall_s, j->spec.n_spares);
+    }
+    printf("\n");
     printf("failures                %.1f, one every %s; spare nodes %d "
            "(enough 99 %% of the time)\n",
            k->failures, long_time(k->mtbf_s, a), k->spares);
@@ -400,6 +408,10 @@ json_t *mw_sim_job_json(const struct mw_sim_job *j)
     mw_json_set_real(o, "checkpoints_s", k->saving_s);
     mw_json_set_real(o, "repeated_s", k->lost_s);
     mw_json_set_real(o, "restarts_s", k->restart_s);
+    if (j->spec.counts_spares) {
+        mw_json_set_int(o, "nodes_standing_by", j->spec.n_spares);
+        mw_json_set_real(o, "waiting_s", k->waiting_s);
+    }
     mw_json_set_real(o, "goodput", k->goodput);
     mw_json_set_real(o, "simulated_goodput", k->simulated_goodput);
     mw_json_set_real(o, "failures", k->failures);

@@ -165,6 +165,8 @@ static const char doc[] =
     "'step_time within 2 %, memory'\n"
     "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --objective gpus "
     "--tokens 1e9 --within 1\n"
+    "  meshwright plan SCENARIO --tokens 1T, with limits: {spare_nodes: [0, 1, "
+    "2]}: how many nodes stand by, by the time of the whole job\n"
     "  meshwright plan scenarios/gpt3-175b-8xdgx-a100.yaml --why-not "
     "tp=4,pp=2\n"
     "  srun -n 16 meshwright plan SCENARIO --shard auto --part part-%t.yaml; "
@@ -437,6 +439,30 @@ static void take_objective(struct mw_plan_args *a,
         is_memory && !a->has_goals ? MW_RANK_MEMORY : MW_RANK_TIME;
 }
 
+static bool is_ranking(const struct mw_plan_args *a)
+{
+    return !a->experts && !a->front && !a->mixed && !a->why_not;
+}
+
+/* Choosing spare nodes weighs whole jobs, which need to know how long. */
+static enum mw_status check_spares(const struct mw_plan_args *a,
+                                   struct mw_err *err)
+{
+    if (!(a->job.tokens > 0)) {
+        return mw_fail(err, MW_EUSAGE,
+                       "limits: spare_nodes is a choice by the time of the "
+                       "whole job: --tokens N says how long it is");
+    }
+    if (a->has_goals || a->search.rank_by != MW_RANK_TIME || a->part ||
+        a->n_merges > 0) {
+        return mw_fail(err, MW_EUSAGE,
+                       "limits: spare_nodes is a choice by the time of the "
+                       "whole job: not with another objective, --pareto, "
+                       "--within, --cap, --shard or --merge");
+    }
+    return MW_OK;
+}
+
 static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx)
 {
@@ -464,6 +490,13 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                 "--shard and --merge are of one search: objective step_time or "
                 "memory (--objective)");
         return mw_cli_fail(&err);
+    }
+    if (scenario->limits.spare_nodes.n > 0 && is_ranking(a)) {
+        struct mw_err err = {0};
+
+        if (check_spares(a, &err) != MW_OK) {
+            return mw_cli_fail(&err);
+        }
     }
     if (a->search.top == 0) {
         a->search.top = (int)a->top;

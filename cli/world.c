@@ -39,10 +39,36 @@ void mw_cli_close(struct mw_cli_world *world)
     mw_hwdb_free(world->db);
 }
 
+/* The plan's number of spare nodes, which its ranks leave. */
+static enum mw_status use_spares(struct mw_scenario *scenario,
+                                 const struct mw_plan *plan,
+                                 struct mw_cost_ctx *ctx, struct mw_err *err)
+{
+    const struct mw_int_list *list = &scenario->limits.spare_nodes;
+    struct mw_cluster *c = &scenario->cluster;
+    int n_all = c->n_nodes + c->spare_nodes;
+    int ranks = mw_layout_ranks(&plan->layout);
+
+    for (size_t i = 0; i < list->n; i++) {
+        if (ranks == (n_all - list->v[i]) * ctx->gpus_per_node) {
+            mw_cost_use_spares(ctx, c, (int)list->v[i]);
+            return MW_OK;
+        }
+    }
+    return mw_fail(err, MW_EINPUT,
+                   "%s: the plan has %d ranks, which none of the scenario's "
+                   "choices of spare nodes leaves of %d nodes (limits: "
+                   "spare_nodes)",
+                   plan->file ? plan->file : scenario->file, ranks, n_all);
+}
+
 enum mw_status mw_cli_use_domains(struct mw_scenario *scenario,
                                   const struct mw_plan *plan,
                                   struct mw_cost_ctx *ctx, struct mw_err *err)
 {
+    if (plan && scenario->limits.spare_nodes.n > 0) {
+        return use_spares(scenario, plan, ctx, err);
+    }
     struct mw_cluster *c = &scenario->cluster;
     int d = plan && plan->layout.domain_nodes > 0 ? plan->layout.domain_nodes
                                                   : mw_cluster_first_domain(c);

@@ -69,3 +69,11 @@ enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
     mw_cost_set_domain(ctx, d);
     return MW_OK;
 }
+
+void mw_cost_use_spares(struct mw_cost_ctx *ctx, struct mw_cluster *cluster,
+                        int n_spares)
+{
+    cluster->n_nodes += cluster->spare_nodes - n_spares;
+    cluster->spare_nodes = n_spares;
+    ctx->n_nodes = cluster->n_nodes;
+}

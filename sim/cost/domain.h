@@ -24,6 +24,10 @@ void mw_cost_set_domain(struct mw_cost_ctx *ctx, int domain_nodes);
 /* Node of the allocation of each node's worth of ranks. */
 int mw_cost_domain_node(const struct mw_cost_ctx *ctx, int domain_nodes,
                         int slot);
+/* So many of the allocation's nodes stand by, the others train: of cluster and
+ * ctx, which may have been under another choice. */
+void mw_cost_use_spares(struct mw_cost_ctx *ctx, struct mw_cluster *cluster,
+                        int n_spares);
 /* The scenario's first choice; 0: it has none. */
 static inline int mw_cluster_first_domain(const struct mw_cluster *cluster)
 {

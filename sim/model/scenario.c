@@ -351,6 +351,45 @@ static enum mw_status check_domains(struct mw_node *root,
     return MW_OK;
 }
 
+/* Until a number of spare nodes is chosen it is the first of the limits. */
+static enum mw_status list_spares(struct mw_node *root,
+                                  const struct mw_limits *limits,
+                                  struct mw_cluster *c, struct mw_err *err)
+{
+    const struct mw_int_list *list = &limits->spare_nodes;
+
+    if (list->n == 0) {
+        return MW_OK;
+    }
+    struct mw_node *node =
+        mw_node_get(mw_node_get(root, "limits"), "spare_nodes");
+
+    if (list->n > MW_SPARES_MAX) {
+        return mw_node_fail(node, err,
+                            "spare_nodes lists %zu choices; at most %d are "
+                            "searched",
+                            list->n, MW_SPARES_MAX);
+    }
+    if (c->spare_nodes > 0 || c->domains.n > 0) {
+        return mw_node_fail(node, err,
+                            "the cluster's %s says already which nodes stand "
+                            "by; one of the two",
+                            c->spare_nodes > 0 ? "spare_nodes"
+                                               : "domain_nodes");
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->v[i] >= c->n_nodes) {
+            return mw_node_fail(node, err,
+                                "%lld spare nodes of %d leave none to train "
+                                "on; at most %d",
+                                (long long)list->v[i], c->n_nodes,
+                                c->n_nodes - 1);
+        }
+    }
+    c->spare_nodes = (int)list->v[0];
+    return MW_OK;
+}
+
 /* Plans use the nodes that do not stand by. */
 static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
                                   struct mw_err *err)
@@ -476,6 +515,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
         return st;
     }
     st = mw_objective_read(raw.objective, &out->objective, err);
+    st = st != MW_OK ? st : list_spares(root, &out->limits, &out->cluster, err);
     st = st != MW_OK ? st : take_spares(root, &out->cluster, err);
     st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
     st = st != MW_OK ? st : check_domains(root, &raw.cluster, err);

@@ -82,7 +82,8 @@ enum mw_framework {
 extern const struct mw_enum mw_framework_enums[];
 const char *mw_framework_name(int framework); /* "megatron-core-0.14" */
 
-enum { MW_PARTS_MAX = 8 }; /* of one thing, in a list of the limits */
+enum { MW_SPARES_MAX = 64 }; /* choices of a list of the limits */
+enum { MW_PARTS_MAX = 8 };   /* of one thing, in a list of the limits */
 struct mw_limits {
     double memory_bytes;      /* per rank; 0: the device's capacity */
     double memory_fraction;   /* usable part of it, where it is given */
@@ -100,6 +101,9 @@ struct mw_limits {
     struct mw_int_list dispatcher; /* of enum mw_dispatcher, the same */
     struct mw_int_list overlap_shared_experts;
     struct mw_num_list offload_optimizer, offload_weights, offload_activations;
+    /* Nodes that stand by, to choose among by the whole job's time; the first
+     * until one is chosen. Empty: cluster's spare_nodes. */
+    struct mw_int_list spare_nodes;
     int max_tp;    /* 0: GPUs of a node */
     int framework; /* enum mw_framework */
 };

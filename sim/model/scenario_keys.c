@@ -306,6 +306,13 @@ const struct mw_field mw_limits_fields[] = {
      .min = -1,
      .max = MW_FSDP_PREFETCH_MAX,
      .doc = "units gathered ahead to enumerate; the stack's if absent"},
+    {.key = "spare_nodes",
+     .type = MW_F_INT_LIST,
+     .offset = L_AT(spare_nodes),
+     .max = 1e6,
+     .doc =
+         "numbers of nodes that stand by to choose among, by the time of the "
+         "whole job"},
     {.key = "mtp_ahead",
      .type = MW_F_INT_LIST,
      .offset = L_AT(mtp_ahead),

@@ -189,11 +189,13 @@ static enum mw_status take_layout(struct reading *r,
     struct mw_node *in_layout = mw_node_get(node, "schedule");
     struct mw_err cause = {0};
     const char *rule = NULL;
-    /* Where the racks' domains are a choice, the plan's decides. */
+    /* Where the racks' domains or spare nodes are a choice, the plan's decides.
+     */
+    bool is_open =
+        scenario->cluster.domains.n > 0 || scenario->limits.spare_nodes.n > 0;
     int n_ranks =
-        scenario->cluster.domains.n > 0
-            ? 0
-            : scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
+        is_open ? 0
+                : scenario->cluster.n_nodes * scenario->cluster.gpus_per_node;
 
     if (in_layout != NULL &&
         strcmp(r->doc.layout.schedule, r->doc.schedule.kind) != 0) {
@@ -209,8 +211,14 @@ static enum mw_status take_layout(struct reading *r,
         return fail_at(r, "layout",
                        rule != NULL ? mw_layout_rule_key(rule) : NULL, &cause);
     }
-    if (mw_layout_check_nodes(&plan->layout, &scenario->cluster, &cause) !=
-        MW_OK) {
+    struct mw_cluster cluster = scenario->cluster;
+
+    if (scenario->limits.spare_nodes.n > 0) {
+        cluster.n_nodes = (int)plan->layout.nodes.n;
+        cluster.spare_nodes = scenario->cluster.n_nodes +
+                              scenario->cluster.spare_nodes - cluster.n_nodes;
+    }
+    if (mw_layout_check_nodes(&plan->layout, &cluster, &cause) != MW_OK) {
         return fail_at(r, "layout", "nodes", &cause);
     }
     if (!is_choice(&scenario->cluster.domains, plan->layout.domain_nodes)) {

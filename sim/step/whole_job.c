@@ -1,7 +1,7 @@
 /*
  * A whole training job; see whole_job.h. Left out: failures of the job that
  * are nobody's node (software), checkpoints that are flushed beside training,
- * and waiting for a spare node when all are in repair.
+ * and failures of nodes that stand by.
  */
 #include "sim/step/whole_job.h"
 
@@ -162,6 +162,30 @@ static void simulate(const struct mw_job_spec *spec, struct mw_job *j)
     j->wall_p90_s = mw_quantile(wall_s, JOBS, .9);
 }
 
+double mw_erlang_b(int n, double load)
+{
+    double b = 1;
+
+    for (int k = 1; k <= n; k++) {
+        b = load * b / (k + load * b);
+    }
+    return b;
+}
+
+/* Time goes by without work, checkpoints and failures. */
+static void wait_for_nodes(const struct mw_job_spec *spec, double load,
+                           struct mw_job *j)
+{
+    double runs = 1 - mw_erlang_b(spec->n_spares + 1, load);
+
+    j->waiting_s = j->wall_s / runs - j->wall_s;
+    j->wall_s /= runs;
+    j->wall_p10_s /= runs;
+    j->wall_p90_s /= runs;
+    j->goodput *= runs;
+    j->simulated_goodput *= runs;
+}
+
 void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
 {
     double failures_per_s = spec->n_nodes * spec->node_failures_per_day / day_s;
@@ -189,6 +213,9 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out)
     with_failures(spec, out);
     if (!spec->expected_only) {
         simulate(spec, out);
+    }
+    if (spec->counts_spares) {
+        wait_for_nodes(spec, failures_per_s * spec->repair_s, out);
     }
     out->spares = poisson_p99(failures_per_s * spec->repair_s);
     if (out->spares > spec->n_nodes) {

@@ -12,6 +12,16 @@
  *
  * and the best tau about sqrt(2 d M) (Young, CACM 17(9), 1974) or, to a higher
  * order, Daly's equation 37. The same process is simulated failure by failure.
+ *
+ * With s spare nodes a failed node is replaced at once while at most s are in
+ * repair; with s + 1 the job waits for one to come back. Nodes fail only while
+ * the job runs, so the number in repair is that of busy lines of a telephone
+ * exchange with s + 1 lines at a load of a = repairs going on without a limit
+ * (n nodes x rate x time of a repair), and the job waits for the part of the
+ * time in which all are busy (Erlang, 1917; for any distribution of repairs,
+ * Sevastyanov, 1957):
+ *
+ *     B(0) = 1,  B(k) = a B(k-1) / (k + a B(k-1)),  wall / (1 - B(s + 1))
  */
 #ifndef MW_SIM_STEP_WHOLE_JOB_H
 #define MW_SIM_STEP_WHOLE_JOB_H
@@ -30,6 +40,8 @@ struct mw_job_spec {
     double interval_s; /* work between checkpoints; 0: Daly's best */
     uint64_t seed;
     bool expected_only; /* simulate no failures: what is simulated stays 0 */
+    bool counts_spares; /* else a spare node is always there */
+    int n_spares;
 };
 
 struct mw_job {
@@ -42,7 +54,8 @@ struct mw_job {
     double failures;               /* expected */
     double saving_s;               /* of the wall time: in checkpoints, */
     double restart_s;              /* in restarts, */
-    double lost_s;                 /* in work that is done again */
+    double lost_s;                 /* in work that is done again, */
+    double waiting_s;              /* for a node out of repair */
     double simulated_goodput;      /* over 100,000 failures */
     double wall_p10_s, wall_p90_s; /* over 200 simulated jobs; wall_s beyond
                                       100,000 failures */
@@ -62,6 +75,9 @@ void mw_job_predict(const struct mw_job_spec *spec, struct mw_job *out);
 double mw_job_least_energy_J(const struct mw_job_spec *spec,
                              const struct mw_job *job, double busy_power_w,
                              double working);
+
+/* The part of the time in which all of n lines are busy: Erlang's B. */
+double mw_erlang_b(int n, double load);
 
 /* sqrt(2 d M), and Daly's equation 37 (M for d >= 2 M). */
 double mw_job_young_s(double checkpoint_s, double mtbf_s);

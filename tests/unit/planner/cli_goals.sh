@@ -116,6 +116,22 @@ expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --robust
 expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --objective gpus
 [ ! -e x.yaml ] || fail "a refused shard wrote a part"
 
+# Nodes that stand by, by the whole job; the plan is read under its own number.
+cat >spares.yaml <<'YAML'
+format: 1
+model: {preset: llama3-8b, layers: 8}
+cluster: {system: dgx-h100, nodes: 4}
+workload: {seq: 2048, global_batch: 96}
+limits: {spare_nodes: [0, 1, 2], tp: [1], pp: [1], micro_batch: [1]}
+YAML
+expect 0 "$mw" plan spares.yaml --tokens 1T --failures 300 --json -o spares.plan
+json "min((s['time_s'], s['spare_nodes']) for s in o['spares'])[1] == o['spare_nodes']"
+json "o['spare_nodes'] > 0 and o['spares_proved'] and o['plans'][0]['dp'] == 32 - 8 * o['spare_nodes'] and abs(o['job']['time_s'] / min(s['time_s'] for s in o['spares']) - 1) < 1e-9"
+expect 0 "$mw" sim spares.yaml --plan spares.plan --tokens 1T --failures 300 --json
+json "o['job']['nodes_standing_by'] > 0 and o['job']['waiting_s'] > 0"
+expect 2 "$mw" plan spares.yaml
+expect 2 "$mw" plan spares.yaml --tokens 1T --within 3
+
 # Too little time: an answer, and that it is not proved.
 expect 0 "$mw" plan "$gpt" --time-limit 1ms --json -o quick.yaml
 json "o['proved_optimal'] is False and len(o['plans']) > 0"
