@@ -22,9 +22,10 @@ struct solver {
     glp_prob *lp;
     double unit_s;
     double best;
-    bool is_found;     /* a choice of that value, not only one to beat */
-    int *best_kept;    /* [n_stages] */
-    double least_open; /* bound of what was left undecided */
+    bool is_found;  /* a choice of that value, not only one to beat */
+    int *best_kept; /* [n_stages] */
+    bool is_out[MW_COLUMN_KINDS_MAX]; /* kinds that are not to be used */
+    double least_open;                /* bound of what was left undecided */
     double limit_s;
     int64_t start_ns;
     struct mw_column_answer *out;
@@ -50,10 +51,16 @@ double mw_columns_value(const struct mw_column_problem *p, const int *chosen)
             sum += 2 * p->change_s;
         }
     }
+    int n_kinds = 0;
+
     for (int k = 0; k < p->n_kinds; k++) {
         if (used[k] > p->devices[k]) {
             return HUGE_VAL;
         }
+        n_kinds += used[k] > 0;
+    }
+    if (p->max_kinds > 0 && n_kinds > p->max_kinds) {
+        return HUGE_VAL;
     }
     return layers == p->n_layers ? (p->n_microbatches - 1) * slowest + sum
                                  : HUGE_VAL;
@@ -164,6 +171,11 @@ static bool has_changes(const struct mw_column_problem *p)
     return p->change_s > 0 && p->n_kinds > 1;
 }
 
+static bool has_uses(const struct mw_column_problem *p)
+{
+    return p->max_kinds > 0 && p->max_kinds < p->n_kinds;
+}
+
 /* Kind k on stage i but not on i - 1: u_i >= sum x_ik - sum x_(i-1)k. */
 static int column_entries(const struct mw_column_problem *p,
                           const struct mw_column *c, int *index, double *value)
@@ -245,7 +257,8 @@ static void add_columns(struct solver *s)
 static void set_threshold(struct solver *s, double t)
 {
     for (int i = 0; i < s->n_kept; i++) {
-        bool is_in = s->p->column[s->kept[i]].time_s <= t;
+        const struct mw_column *c = &s->p->column[s->kept[i]];
+        bool is_in = c->time_s <= t && !s->is_out[c->kind];
 
         if (is_in != (glp_get_col_ub(s->lp, i + 1) > 0.5)) {
             glp_set_col_bnds(s->lp, i + 1, is_in ? GLP_DB : GLP_FX, 0,
@@ -359,13 +372,70 @@ static void search(struct solver *s, int low, int high)
     search(s, middle + 1, high);
 }
 
+/* Every set of max_kinds kinds: what uses fewer is in one of them. A search
+ * under a set is a small program without y, whose relaxation says much; with y
+ * as variables it says next to nothing. */
+static void search_sets(struct solver *s)
+{
+    const struct mw_column_problem *p = s->p;
+
+    for (unsigned set = 0; set < 1U << p->n_kinds; set++) {
+        int n = 0;
+
+        for (int k = 0; k < p->n_kinds; k++) {
+            s->is_out[k] = (set >> k & 1) == 0;
+            n += !s->is_out[k];
+        }
+        if (n == (has_uses(p) ? p->max_kinds : p->n_kinds)) {
+            search(s, 0, s->n_thresholds - 1);
+        }
+    }
+}
+
+/* y_k is 1 where a stage uses kind k; of them no more than are allowed. */
+static void write_uses(const struct solver *s, glp_prob *lp, int *index,
+                       double *value)
+{
+    const struct mw_column_problem *p = s->p;
+    int first = glp_add_cols(lp, p->n_kinds), n = 0;
+
+    for (int k = 0; k < p->n_kinds; k++) {
+        glp_set_col_kind(lp, first + k, GLP_BV);
+        index[++n] = first + k;
+        value[n] = 1;
+    }
+    int row = glp_add_rows(lp, 1);
+
+    glp_set_mat_row(lp, row, n, index, value);
+    glp_set_row_bnds(lp, row, GLP_UP, 0, p->max_kinds);
+    for (int i = 0; i < p->n_stages * p->n_kinds; i++) {
+        int kind = i % p->n_kinds;
+
+        n = 1;
+        index[1] = first + kind;
+        value[1] = 1;
+        for (int c = 0; c < s->n_kept; c++) {
+            const struct mw_column *column = &p->column[s->kept[c]];
+
+            if (column->stage == i / p->n_kinds && column->kind == kind) {
+                index[++n] = c + 1;
+                value[n] = -1;
+            }
+        }
+        row = glp_add_rows(lp, 1);
+        glp_set_mat_row(lp, row, n, index, value);
+        glp_set_row_bnds(lp, row, GLP_LO, 0, 0);
+    }
+}
+
 /* The direct form, for another solver: T is a variable, in seconds. */
 static enum mw_status write_direct(const struct solver *s, const char *path,
                                    struct mw_err *err)
 {
     glp_prob *lp = glp_create_prob();
-    int *index = mw_calloc((size_t)s->n_kept + 2, sizeof *index);
-    double *value = mw_calloc((size_t)s->n_kept + 2, sizeof *value);
+    size_t room = (size_t)s->n_kept + MW_COLUMN_KINDS_MAX + 2;
+    int *index = mw_calloc(room, sizeof *index);
+    double *value = mw_calloc(room, sizeof *value);
     enum mw_status status = MW_OK;
 
     glp_copy_prob(lp, s->lp, GLP_OFF);
@@ -390,6 +460,9 @@ static enum mw_status write_direct(const struct solver *s, const char *path,
         }
         glp_set_mat_row(lp, row, n, index, value);
         glp_set_row_bnds(lp, row, GLP_LO, 0, 0);
+    }
+    if (has_uses(s->p)) {
+        write_uses(s, lp, index, value);
     }
     if (glp_write_lp(lp, NULL, path) != 0) {
         status = mw_fail(err, MW_EINPUT, "%s: cannot write the model", path);
@@ -451,7 +524,7 @@ enum mw_status mw_columns_choose(const struct mw_column_problem *problem,
         s.status = write_direct(&s, lp_path, err);
     }
     if (s.status == MW_OK && s.n_thresholds > 0) {
-        search(&s, 0, s.n_thresholds - 1);
+        search_sets(&s);
     }
     status = s.status;
     if (status == MW_EBACKEND) {

@@ -11,13 +11,15 @@
  *   sum n x = layers        all layers
  *   sum g x <= devices      of each kind
  *   T >= t of every chosen column
+ *   sum x of kind k on stage i <= y_k, sum y <= K     at most K kinds
  *   u_i >= kind changes between stage i - 1 and i, at c seconds a transfer
  *
  * Solved in threshold form: for a fixed T the columns slower than it are gone
  * and the rest is a small program with a nearly integral relaxation. LP(T)
  * falls as T grows, so for any interval of thresholds (m - 1) T_low +
  * LP(T_high) bounds all of them, and intervals are halved only while the bound
- * is below the best found. When none is left the answer is proved. (In the
+ * is below the best found. When none is left the answer is proved. At most K
+ * kinds: one such search for each set of K of them. (In the
  * direct form T is a variable and the relaxation says next to nothing.)
  */
 #ifndef MW_PLANNER_COLUMNS_H
@@ -42,6 +44,7 @@ struct mw_column {
 struct mw_column_problem {
     int n_stages, n_layers, n_kinds, n_microbatches;
     int devices[MW_COLUMN_KINDS_MAX];
+    int max_kinds;   /* K; 0: any */
     double change_s; /* c */
     double beat_s;   /* only choices below this value are wanted; 0: all */
     const struct mw_column *column;

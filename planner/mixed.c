@@ -153,6 +153,7 @@ static enum mw_status try_one(struct builder *b, const struct mw_layout *l,
     struct mw_column_problem p = {.n_stages = l->pp,
                                   .n_layers = b->scenario->model.n_layers,
                                   .n_kinds = b->n_kinds,
+                                  .max_kinds = b->scenario->limits.node_kinds,
                                   .n_microbatches = m,
                                   .change_s = change_s(b, l),
                                   .beat_s =

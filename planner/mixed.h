@@ -8,9 +8,10 @@
  *   (m - 1) T + sum t + 2 c (changes of system)
  *
  * which is 1F1B without transfers inside a system. All stages have the same dp
- * and micro-batch. Memory is that of 1F1B on each stage. Left out: gradient
- * reduction and optimizer after the last pass, so it ranks splits and is not a
- * step time; ZeRO-1 shards the states.
+ * and micro-batch, and at most limits.node_kinds systems are used. Memory is
+ * that of 1F1B on each stage. Left out: gradient reduction and optimizer after
+ * the last pass, so it ranks splits and is not a step time; ZeRO-1 shards the
+ * states.
  */
 #ifndef MW_PLANNER_MIXED_H
 #define MW_PLANNER_MIXED_H

@@ -104,8 +104,9 @@ struct mw_limits {
     /* Nodes that stand by, to choose among by the whole job's time; the first
      * until one is chosen. Empty: cluster's spare_nodes. */
     struct mw_int_list spare_nodes;
-    int max_tp;    /* 0: GPUs of a node */
-    int framework; /* enum mw_framework */
+    int max_tp;     /* 0: GPUs of a node */
+    int node_kinds; /* systems that a mixed cluster's plan uses; 0: any */
+    int framework;  /* enum mw_framework */
 };
 
 struct mw_scenario {

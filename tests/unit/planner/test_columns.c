@@ -51,6 +51,7 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
     for (int k = 0; k < p->n_kinds; k++) {
         p->devices[k] = 2 + pick(seed, 4, (uint64_t)k, 7);
     }
+    p->max_kinds = pick(seed, 9, 0, 3); /* 0: any */
     for (uint64_t i = 0; i < p->n_columns; i++) {
         struct mw_column *c = &column[i];
 
@@ -66,7 +67,7 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
 static void test_equals_brute_force(void **state)
 {
     (void)state;
-    int n_none = 0;
+    int n_none = 0, n_bound = 0;
 
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct mw_column column[20];
@@ -87,8 +88,11 @@ static void test_equals_brute_force(void **state)
         assert_true(a.is_proved);
         mw_assert_near(a.value_s, best, 1e-9, 0);
         mw_assert_near(mw_columns_value(&p, chosen), best, 1e-9, 0);
+        p.max_kinds = 0;
+        n_bound += brute(&p, scratch, 0) < best * (1 - 1e-9);
     }
     assert_in_range(n_none, 10, 250);
+    assert_true(n_bound > 20); /* fewer kinds cost something */
 }
 
 /* Two stages, 4 layers, two fast devices (1 s a layer) and two slow ones (2 s

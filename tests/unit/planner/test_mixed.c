@@ -59,7 +59,8 @@ static size_t price_ways(struct world *w, const char *system, int kind,
     return n_ways;
 }
 
-static double brute(const struct way *way, size_t n, int m, double change_s)
+static double brute(const struct way *way, size_t n, int m, double change_s,
+                    int max_kinds)
 {
     double best = HUGE_VAL;
 
@@ -67,7 +68,8 @@ static double brute(const struct way *way, size_t n, int m, double change_s)
         for (size_t b = 0; b < n; b++) {
             bool is_same = way[a].kind == way[b].kind;
 
-            if (is_same && way[a].gpus + way[b].gpus > 8) {
+            if ((is_same && way[a].gpus + way[b].gpus > 8) ||
+                (!is_same && max_kinds == 1)) {
                 continue;
             }
             for (int k = 1; k < N_LAYERS; k++) {
@@ -82,7 +84,7 @@ static double brute(const struct way *way, size_t n, int m, double change_s)
     return best;
 }
 
-static void check(const char *memory)
+static void check(const char *memory, int max_kinds)
 {
     struct world w;
     struct mw_search_opts opts;
@@ -98,6 +100,7 @@ static void check(const char *memory)
              "limits: {memory: %s}\n",
              N_LAYERS, memory);
     parse_world(&w, text);
+    w.scenario.limits.node_kinds = max_kinds;
     mw_search_opts_default(&opts);
     opts.pp = 2;
     opts.dp = 1;
@@ -107,7 +110,7 @@ static void check(const char *memory)
     n += price_ways(&w, "dgx-h100", 1, way + n);
     enum mw_status status = mw_mixed_find(&w.scenario, w.db, "plain", systems,
                                           2, &opts, NULL, m, NULL);
-    double free_of_changes = brute(way, n, 16, 0);
+    double free_of_changes = brute(way, n, 16, 0, max_kinds);
 
     if (isinf(free_of_changes)) {
         assert_int_equal(status, MW_ENO);
@@ -118,10 +121,12 @@ static void check(const char *memory)
 
         assert_int_equal(status, MW_OK);
         assert_true(m->is_proved);
+        assert_true(!changes || max_kinds != 1);
         assert_true(changes ? c > 0 : fabs(c) < 1e-9);
         mw_assert_near(m->answer.value_s,
-                       changes ? brute(way, n, 16, c) : free_of_changes, 1e-9,
-                       0);
+                       changes ? brute(way, n, 16, c, max_kinds)
+                               : free_of_changes,
+                       1e-9, 0);
     }
     mw_free(m);
     close_world(&w);
@@ -130,10 +135,13 @@ static void check(const char *memory)
 static void test_equals_brute_force(void **state)
 {
     (void)state;
-    check("80GiB");
-    check("30GiB");
-    check("16GiB");
-    check("2GiB"); /* nothing fits */
+    check("80GiB", 0);
+    check("80GiB", 1);
+    check("30GiB", 0);
+    check("30GiB", 1);
+    check("16GiB", 0);
+    check("16GiB", 1);
+    check("2GiB", 0); /* nothing fits */
 }
 
 static void test_unknown_system(void **state)
