@@ -6,6 +6,8 @@
  *   bound        one layout weighed, prices remembered
  *   stage split  126 layers, 16 stages, 3 options of recomputation
  *   columns      474 columns a stage, 16 stages, 96 + 32 devices
+ *   whole choice one job's layout as one integer program over priced columns
+ *                (portfolio.h), beside plain enumeration of the same space
  *
  * Peers, measured elsewhere on the same kind of machine (one core): Calculon
  * caa4b11 62 to 143 evaluations a CPU second, 467,808 layouts of GPT-3 175B on
@@ -15,7 +17,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "planner/columns.h"
-#include "planner/planner.h"
+#include "planner/portfolio.h"
+#include "planner/search_int.h"
 #include "planner/stage_split.h"
 #include "sim/coll/coll_library.h"
 #include "sim/step/fast.h"
@@ -202,12 +205,119 @@ static void bench_columns(void)
     mw_free(column);
 }
 
+/* ---- the whole choice as one program ---------------------------------------
+ */
+/* Columns of every legal layout that fits: the fast form's time. */
+struct pricing {
+    struct search s;
+    struct weigher w;
+    struct mw_sweep_rows rows;
+    uint64_t n;
+};
+
+static void price_column(void *arg, const struct mw_layout *layout, uint64_t at)
+{
+    struct pricing *p = arg;
+    const struct mw_workload *work = &p->s.scenario->workload;
+    enum mw_status status;
+    double peak, time_s;
+
+    (void)at;
+    p->n++;
+    if (mw_weigh_layers(&p->w, layout, &peak, &status, NULL) &&
+        mw_fast_estimate(p->w.fast, layout, p->w.layers, &time_s, &peak,
+                         NULL) == MW_OK &&
+        peak <= p->s.usable_bytes) {
+        struct mw_sweep_row row = {.scenario = "",
+                                   .model = "",
+                                   .system = p->s.scenario->cluster.system,
+                                   .gpus = mw_layout_ranks(layout),
+                                   .is_feasible = 1,
+                                   .tokens_per_s = (double)work->global_batch *
+                                                   (double)work->seq / time_s,
+                                   .step_time_s = time_s};
+
+        mw_array_push(&p->rows, row);
+    }
+}
+
+static void price_columns(struct pricing *p, const struct world *w,
+                          const struct mw_search_opts *opts)
+{
+    struct mw_tally *tally = mw_calloc(1, sizeof *tally);
+
+    *p = (struct pricing){
+        .s = {.scenario = &w->scenario, .ctx = &w->ctx, .opts = opts}};
+    p->s.usable_bytes = mw_step_usable_bytes(&w->scenario, &w->ctx);
+    mw_space_init(&p->s.space, &w->scenario, &w->ctx, opts);
+    mw_weigher_init(&p->w, &p->s);
+    for (size_t i = 0; i < p->s.space.outer.n; i++) {
+        mw_space_walk(&p->s.space, i, MW_WALK_ALL, tally, price_column, p);
+    }
+    mw_weigher_release(&p->w);
+    mw_space_release(&p->s.space);
+    mw_free(tally);
+}
+
+/* Both answers are within the 3 % between the two forms of a step. 1F1B has a
+ * closed form; most of all schedules (NULL) are replayed for their price. */
+static void bench_whole(const char *what, const char *model, const char *system,
+                        int nodes, int seq, int batch, const char *schedule)
+{
+    struct world w;
+    struct mw_search_opts opts;
+    struct mw_search_result r;
+    struct pricing p;
+    struct mw_portfolio found;
+
+    open_world(&w, model, system, nodes, seq, batch);
+    mw_search_opts_default(&opts);
+    opts.is_quiet = true;
+    opts.jobs = 1;
+    opts.schedule = schedule;
+    opts.is_full = schedule != NULL;
+    double start = cpu_s();
+
+    mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
+    double plain_s = cpu_s() - start;
+
+    start = cpu_s();
+    price_columns(&p, &w, &opts);
+    double price_s = cpu_s() - start;
+    struct mw_portfolio_budget budget = {.n_gpus = w.ctx.n_nodes *
+                                                   w.ctx.gpus_per_node};
+    struct mw_portfolio_problem problem = {
+        .rows = &p.rows, .tokens = 1e12, .budget = &budget, .n_budgets = 1};
+
+    snprintf(budget.system, sizeof budget.system, "%s",
+             w.scenario.cluster.system);
+    start = cpu_s();
+    if (mw_portfolio_choose(&problem, NULL, &found, NULL) == MW_OK) {
+        printf(
+            "%-44s enumeration %6.2f s, %.3f s a step; one program %6.2f s "
+            "(%llu layouts priced %.2f s, %zu columns solved %.2f s), %.3f s "
+            "a step\n",
+            what, plain_s, r.plans[0].step_time_s, price_s + cpu_s() - start,
+            (unsigned long long)p.n, price_s, p.rows.n, cpu_s() - start,
+            p.rows.v[found.row[0]].step_time_s);
+    }
+    mw_array_release(&p.rows);
+    mw_search_result_release(&r);
+    close_world(&w);
+}
+
 int main(void)
 {
     mw_log_setup("planner_bench", true);
     bench_bound();
     bench_split();
     bench_columns();
+    bench_whole("whole choice: Llama-3 8B, 16 H100, 1F1B", "llama3-8b",
+                "dgx-h100", 2, 8192, 128, "1f1b");
+    bench_whole("whole choice: GPT-3 175B, 64 A100, 1F1B", "gpt3-175b",
+                "dgx-a100", 8, 2048, 64, "1f1b");
+    bench_whole("whole choice: Llama-3 8B, 8 H100, all kinds", "llama3-8b",
+                "dgx-h100", 1, 8192, 32, NULL);
     bench_search("GPT-3 175B, 64 A100, batch 64", "gpt3-175b", "dgx-a100", 8,
                  2048, 64, false);
     bench_search("Llama-3 405B, 16,384 H100, batch 2048", "llama3.1-405b",

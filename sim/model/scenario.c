@@ -72,14 +72,6 @@ static const struct mw_field scenario_fields[] = {
 
 /* ---- layout ----------------------------------------------------------------
  */
-/* The node of a key of a section, or the section itself. */
-static struct mw_node *key_node(struct mw_node *section, const char *key)
-{
-    struct mw_node *node = key != NULL ? mw_node_get(section, key) : NULL;
-
-    return node != NULL ? node : section;
-}
-
 static enum mw_status check_layers(struct mw_node *node,
                                    const struct raw_layout *raw,
                                    const struct mw_model *model,
@@ -91,7 +83,7 @@ static enum mw_status check_layers(struct mw_node *node,
     if (raw->layers.n == 0) {
         return MW_OK;
     }
-    node = key_node(node, "layers");
+    node = mw_scenario_key_node(node, "layers");
     if (raw->layers.n != n_stages) {
         return mw_node_fail(
             node, err, "layers has %zu entries but pp %d x vpp %d is %zu",
@@ -139,11 +131,13 @@ static enum mw_status read_layout(struct mw_node *node, struct mw_scenario *out,
                             ? 0
                             : cluster->n_nodes * cluster->gpus_per_node,
                         &rule, &why) != MW_OK) {
-        return mw_node_fail(key_node(node, mw_layout_rule_key(rule)), err, "%s",
-                            why.text);
+        return mw_node_fail(
+            mw_scenario_key_node(node, mw_layout_rule_key(rule)), err, "%s",
+            why.text);
     }
     if (mw_layout_check_nodes(&raw.layout, cluster, &why) != MW_OK) {
-        return mw_node_fail(key_node(node, "nodes"), err, "%s", why.text);
+        return mw_node_fail(mw_scenario_key_node(node, "nodes"), err, "%s",
+                            why.text);
     }
     st = check_layers(node, &raw, &out->model, err);
     if (st == MW_OK) {
@@ -252,19 +246,20 @@ static enum mw_status check_states(struct mw_node *root,
 
     if (o->main != MW_MAIN_FP32 &&
         (w->dtype == MW_FP32 || w->dtype == MW_TF32)) {
-        return mw_node_fail(key_node(node, "main_params_dtype"), err,
+        return mw_node_fail(mw_scenario_key_node(node, "main_params_dtype"),
+                            err,
                             "with dtype %s the weights are their own main "
                             "copy; leave main_params_dtype out",
                             mw_dtype_name(w->dtype));
     }
     if (o->exp_avg != MW_FP32 && !mw_optimizer_has_exp_avg(o)) {
-        return mw_node_fail(key_node(node, "exp_avg_dtype"), err,
+        return mw_node_fail(mw_scenario_key_node(node, "exp_avg_dtype"), err,
                             "optimizer %s has no first moment of a type to "
                             "choose; leave exp_avg_dtype out",
                             name);
     }
     if (o->exp_avg_sq != MW_FP32 && !mw_optimizer_has_exp_avg_sq(o)) {
-        return mw_node_fail(key_node(node, "exp_avg_sq_dtype"), err,
+        return mw_node_fail(mw_scenario_key_node(node, "exp_avg_sq_dtype"), err,
                             "optimizer %s has no second moment of a type to "
                             "choose; leave exp_avg_sq_dtype out",
                             name);
@@ -290,119 +285,6 @@ static enum mw_status check_documents(struct mw_node *root,
                             "doc_tokens needs attention: flash; unfused "
                             "products work on the whole square");
     }
-    return MW_OK;
-}
-
-/* Leaf switches have more NICs than links up only where there are leaves:
- * elsewhere the word would do nothing. */
-static enum mw_status check_leaves(struct mw_node *root,
-                                   const struct mw_cluster *c,
-                                   struct mw_err *err)
-{
-    struct mw_node *cluster = mw_node_get(root, "cluster");
-    int64_t sum = 0;
-
-    if (c->oversubscription > 1 && c->leaf_nodes == 0 && c->leaves.n == 0) {
-        return mw_node_fail(
-            key_node(cluster, "oversubscription"), err,
-            "oversubscription of leaf switches needs leaf_nodes, the nodes "
-            "under one, for example 32, or leaves, those under each");
-    }
-    if (c->leaf_nodes > 0 && c->leaves.n > 0) {
-        return mw_node_fail(key_node(cluster, "leaves"), err,
-                            "leaves says how many nodes are under each leaf "
-                            "switch; leave leaf_nodes out");
-    }
-    for (size_t i = 0; i < c->leaves.n; i++) {
-        sum += c->leaves.v[i];
-    }
-    if (c->leaves.n > 0 && sum != c->n_nodes) {
-        return mw_node_fail(key_node(cluster, "leaves"), err,
-                            "leaves sum to %lld but nodes is %d (spare ones "
-                            "included)",
-                            (long long)sum, c->n_nodes);
-    }
-    return MW_OK;
-}
-
-/* Racks cut into domains say themselves what stands by. */
-static enum mw_status check_domains(struct mw_node *root,
-                                    const struct mw_cluster *c,
-                                    struct mw_err *err)
-{
-    struct mw_node *cluster = mw_node_get(root, "cluster");
-
-    if (c->domains.n > MW_PARTS_MAX) {
-        return mw_node_fail(key_node(cluster, "domain_nodes"), err,
-                            "domain_nodes lists %zu choices; at most %d are "
-                            "searched",
-                            c->domains.n, MW_PARTS_MAX);
-    }
-    if (c->domains.n > 0 && c->spare_nodes > 0) {
-        return mw_node_fail(key_node(cluster, "spare_nodes"), err,
-                            "with domain_nodes what is left of a rack stands "
-                            "by; leave spare_nodes out");
-    }
-    if (c->domains.n > 0 && (c->leaves.n > 0 || c->leaf_nodes > 0)) {
-        return mw_node_fail(key_node(cluster, "domain_nodes"), err,
-                            "domains of racks are not placed under leaves; "
-                            "leave domain_nodes or the leaves out");
-    }
-    return MW_OK;
-}
-
-/* Until a number of spare nodes is chosen it is the first of the limits. */
-static enum mw_status list_spares(struct mw_node *root,
-                                  const struct mw_limits *limits,
-                                  struct mw_cluster *c, struct mw_err *err)
-{
-    const struct mw_int_list *list = &limits->spare_nodes;
-
-    if (list->n == 0) {
-        return MW_OK;
-    }
-    struct mw_node *node =
-        mw_node_get(mw_node_get(root, "limits"), "spare_nodes");
-
-    if (list->n > MW_SPARES_MAX) {
-        return mw_node_fail(node, err,
-                            "spare_nodes lists %zu choices; at most %d are "
-                            "searched",
-                            list->n, MW_SPARES_MAX);
-    }
-    if (c->spare_nodes > 0 || c->domains.n > 0) {
-        return mw_node_fail(node, err,
-                            "the cluster's %s says already which nodes stand "
-                            "by; one of the two",
-                            c->spare_nodes > 0 ? "spare_nodes"
-                                               : "domain_nodes");
-    }
-    for (size_t i = 0; i < list->n; i++) {
-        if (list->v[i] >= c->n_nodes) {
-            return mw_node_fail(node, err,
-                                "%lld spare nodes of %d leave none to train "
-                                "on; at most %d",
-                                (long long)list->v[i], c->n_nodes,
-                                c->n_nodes - 1);
-        }
-    }
-    c->spare_nodes = (int)list->v[0];
-    return MW_OK;
-}
-
-/* Plans use the nodes that do not stand by. */
-static enum mw_status take_spares(struct mw_node *root, struct mw_cluster *c,
-                                  struct mw_err *err)
-{
-    if (c->spare_nodes >= c->n_nodes) {
-        struct mw_node *cluster = mw_node_get(root, "cluster");
-
-        return mw_node_fail(mw_node_get(cluster, "spare_nodes"), err,
-                            "%d spare nodes of %d leave none to train on; at "
-                            "most %d",
-                            c->spare_nodes, c->n_nodes, c->n_nodes - 1);
-    }
-    c->n_nodes -= c->spare_nodes;
     return MW_OK;
 }
 
@@ -459,19 +341,19 @@ static enum mw_status read_experts(struct mw_node *root, const char *path,
                                                  : NULL;
 
     if (w->pads_to_capacity && !(w->capacity_factor > 0)) {
-        return mw_node_fail(key_node(node, "pad_to_capacity"), err,
+        return mw_node_fail(mw_scenario_key_node(node, "pad_to_capacity"), err,
                             "pad_to_capacity without a capacity; give "
                             "capacity_factor, for example 1.25");
     }
     if (key != NULL && out->model.moe.n_experts == 0) {
-        return mw_node_fail(key_node(node, key), err,
+        return mw_node_fail(mw_scenario_key_node(node, key), err,
                             "%s needs a model with experts", key);
     }
     if (w->router_counts == NULL) {
         return MW_OK;
     }
     if (w->expert_imbalance > 1) {
-        return mw_node_fail(key_node(node, "expert_imbalance"), err,
+        return mw_node_fail(mw_scenario_key_node(node, "expert_imbalance"), err,
                             "router_counts says how experts are loaded; leave "
                             "expert_imbalance out");
     }
@@ -515,10 +397,7 @@ static enum mw_status read_scenario(struct mw_node *root, const char *path,
         return st;
     }
     st = mw_objective_read(raw.objective, &out->objective, err);
-    st = st != MW_OK ? st : list_spares(root, &out->limits, &out->cluster, err);
-    st = st != MW_OK ? st : take_spares(root, &out->cluster, err);
-    st = st != MW_OK ? st : check_leaves(root, &raw.cluster, err);
-    st = st != MW_OK ? st : check_domains(root, &raw.cluster, err);
+    st = st != MW_OK ? st : mw_cluster_take(root, &raw, &out->cluster, err);
     st = st != MW_OK ? st : check_seq(root, out, err);
     st = st != MW_OK ? st : check_lora(root, &raw.workload, err);
     st = st != MW_OK ? st : check_states(root, &out->workload, err);
@@ -597,7 +476,8 @@ static bool blame_key(struct mw_yaml *doc, struct mw_err *err)
     if (section == NULL) {
         return false;
     }
-    mw_node_fail(key_node(section, err->key), &placed, "%s", err->text);
+    mw_node_fail(mw_scenario_key_node(section, err->key), &placed, "%s",
+                 err->text);
     placed.status = err->status;
     *err = placed;
     return true;

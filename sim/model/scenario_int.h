@@ -53,6 +53,21 @@ uint64_t mw_router_counts_hash(uint64_t h,
                                const struct mw_router_counts *counts,
                                const struct mw_model *model);
 
+/* The node of a key of a section, or the section itself. */
+static inline struct mw_node *mw_scenario_key_node(struct mw_node *section,
+                                                   const char *key)
+{
+    struct mw_node *node = key != NULL ? mw_node_get(section, key) : NULL;
+
+    return node != NULL ? node : section;
+}
+
+/* scenario_cluster.c: *out, which is raw->cluster, without the nodes that stand
+ * by. MW_EINPUT where leaves, domains and spare nodes do not go together. */
+enum mw_status mw_cluster_take(struct mw_node *root,
+                               const struct mw_raw_scenario *raw,
+                               struct mw_cluster *out, struct mw_err *err);
+
 /* Over model, cluster, workload and limits, after defaults. */
 uint64_t mw_scenario_hash(const struct mw_raw_scenario *raw,
                           const struct mw_model *model);
