@@ -294,9 +294,9 @@ static int plot_sweep(const struct mw_sched_ask *a, const struct point *p)
         .x = {.label = "activations of a micro-batch on a stage"},
         .y = {.label = "bubble rate"}};
     struct mw_plot_series s[] = {
-        {"zb-auto", p->limit, p->bubble[0], p->n},
-        {"zb bound", p->limit, p->bound[0], p->n},
-        {"zbv-auto (V)", p->limit, p->bubble[1], p->n}};
+        {"zb-auto", p->limit, p->bubble[0], p->n, false},
+        {"zb bound", p->limit, p->bound[0], p->n, false},
+        {"zbv-auto (V)", p->limit, p->bubble[1], p->n, false}};
     struct mw_err err = {0};
 
     return mw_plot_curves(&axes, s, 3, a->plot, &err) == MW_OK

@@ -7,13 +7,13 @@
 
 #include "base/table.h"
 #include "base/units.h"
-#include "plots/plot.h"
+#include "cli/sweep_cross.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char *value_text(const struct mw_sweep_row *row,
-                              enum mw_sweep_key key, char buf[32])
+const char *mw_sweep_value_text(const struct mw_sweep_row *row,
+                                enum mw_sweep_key key, char buf[32])
 {
     switch (key) {
     case MW_SWEEP_SYSTEM:
@@ -35,23 +35,26 @@ static const char *value_text(const struct mw_sweep_row *row,
     case MW_SWEEP_PER_NODE:
         snprintf(buf, 32, "%lld", (long long)(row->gpus / row->nodes));
         return buf;
+    case MW_SWEEP_NICS:
+        snprintf(buf, 32, "%lld", (long long)row->nics);
+        return buf;
     case MW_SWEEP_KEY_COUNT:
         break;
     }
     return "";
 }
 
-/* Same values on every axis but the first. */
-static bool is_same_series(const struct mw_sweep_grid *grid,
-                           const struct mw_sweep_row *a,
-                           const struct mw_sweep_row *b)
+bool mw_sweep_same_series(const struct mw_sweep_grid *grid,
+                          const struct mw_sweep_row *a,
+                          const struct mw_sweep_row *b)
 {
     char x[32], y[32];
 
     for (int i = 1; i < grid->n_axes; i++) {
         enum mw_sweep_key key = grid->axis[i]->key;
 
-        if (strcmp(value_text(a, key, x), value_text(b, key, y)) != 0) {
+        if (strcmp(mw_sweep_value_text(a, key, x),
+                   mw_sweep_value_text(b, key, y)) != 0) {
             return false;
         }
     }
@@ -63,7 +66,8 @@ static double efficiency(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_row *row)
 {
     for (size_t i = 0; i < rows->n; i++) {
-        if (rows->v[i].is_feasible && is_same_series(grid, &rows->v[i], row)) {
+        if (rows->v[i].is_feasible &&
+            mw_sweep_same_series(grid, &rows->v[i], row)) {
             return row->tokens_per_s_per_gpu / rows->v[i].tokens_per_s_per_gpu;
         }
     }
@@ -165,68 +169,6 @@ static void print_in_time(const struct mw_sweep_rows *rows,
            (long long)r->nodes, train_s(r, money) / 86400);
 }
 
-/* Row of a series at the same place on the first axis. */
-static const struct mw_sweep_row *row_at(const struct mw_sweep_rows *rows,
-                                         const struct mw_sweep_grid *grid,
-                                         const struct mw_sweep_row *series,
-                                         const struct mw_sweep_row *at)
-{
-    char x[32], y[32];
-
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct mw_sweep_row *r = &rows->v[i];
-
-        if (r->is_feasible && is_same_series(grid, r, series) &&
-            strcmp(value_text(r, grid->axis[0]->key, x),
-                   value_text(at, grid->axis[0]->key, y)) == 0) {
-            return r;
-        }
-    }
-    return NULL;
-}
-
-/* Where two series of the second axis change places in tokens/s/GPU. */
-static void print_crossings(const struct mw_sweep_rows *rows,
-                            const struct mw_sweep_grid *grid)
-{
-    for (size_t i = 0; i < rows->n; i++) {
-        for (size_t k = i + 1; k < rows->n; k++) {
-            const struct mw_sweep_row *a = &rows->v[i], *b = &rows->v[k];
-            const struct mw_sweep_row *a0 = NULL, *b0 = NULL;
-            char x[32], y[32], from[32], to[32];
-
-            /* a and b: the same place, different series */
-            if (is_same_series(grid, a, b) || row_at(rows, grid, a, b) != a ||
-                !b->is_feasible) {
-                continue;
-            }
-            for (size_t j = 0; j < i; j++) { /* the place before */
-                if (rows->v[j].is_feasible &&
-                    is_same_series(grid, &rows->v[j], a) &&
-                    row_at(rows, grid, b, &rows->v[j])) {
-                    a0 = &rows->v[j];
-                    b0 = row_at(rows, grid, b, a0);
-                }
-            }
-            if (!a0 ||
-                (a->tokens_per_s_per_gpu > b->tokens_per_s_per_gpu) ==
-                    (a0->tokens_per_s_per_gpu > b0->tokens_per_s_per_gpu)) {
-                continue;
-            }
-            enum mw_sweep_key key = grid->axis[1]->key;
-            const struct mw_sweep_row *winner =
-                a->tokens_per_s_per_gpu > b->tokens_per_s_per_gpu ? a : b;
-
-            printf("%s overtakes %s between %s %s and %s in tokens/s/GPU.\n",
-                   value_text(winner, key, x),
-                   value_text(winner == a ? b : a, key, y),
-                   mw_sweep_key_enums[grid->axis[0]->key].name,
-                   value_text(a0, grid->axis[0]->key, from),
-                   value_text(a, grid->axis[0]->key, to));
-        }
-    }
-}
-
 void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_grid *grid,
                          const struct mw_sweep_money *money)
@@ -240,7 +182,8 @@ void mw_sweep_view_print(const struct mw_sweep_rows *rows,
 
         mw_table_row(t);
         for (int k = 0; k < grid->n_axes; k++) {
-            mw_table_cell(t, "%s", value_text(row, grid->axis[k]->key, buf));
+            mw_table_cell(t, "%s",
+                          mw_sweep_value_text(row, grid->axis[k]->key, buf));
         }
         mw_table_cell(t, "%lld", (long long)row->gpus);
         if (!row->is_feasible) {
@@ -268,9 +211,7 @@ void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                    (long long)rows->v[i].gpus, rows->v[i].reason);
         }
     }
-    if (grid->n_axes > 1) {
-        print_crossings(rows, grid);
-    }
+    mw_sweep_cross_print(rows, grid, money);
     print_in_time(rows, money);
 }
 
@@ -281,19 +222,13 @@ static json_t *row_json(const struct mw_sweep_row *r,
     const struct {
         const char *key;
         int64_t value;
-    } ints[] = {{"nodes", r->nodes},
-                {"gpus", r->gpus},
-                {"seq", r->seq},
-                {"global_batch", r->global_batch},
-                {"tp", r->tp},
-                {"cp", r->cp},
-                {"pp", r->pp},
-                {"vpp", r->vpp},
-                {"dp", r->dp},
-                {"ep", r->ep},
-                {"etp", r->etp},
-                {"zero", r->zero},
-                {"micro_batch", r->micro_batch}};
+    } ints[] = {{"nodes", r->nodes}, {"gpus", r->gpus},
+                {"seq", r->seq},     {"global_batch", r->global_batch},
+                {"nics", r->nics},   {"tp", r->tp},
+                {"cp", r->cp},       {"pp", r->pp},
+                {"vpp", r->vpp},     {"dp", r->dp},
+                {"ep", r->ep},       {"etp", r->etp},
+                {"zero", r->zero},   {"micro_batch", r->micro_batch}};
 
     mw_json_set_str(o, "model", r->model);
     mw_json_set_str(o, "system", r->system);
@@ -325,6 +260,7 @@ static json_t *row_json(const struct mw_sweep_row *r,
 }
 
 json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
+                           const struct mw_sweep_grid *grid,
                            const struct mw_sweep_money *money)
 {
     json_t *o = json_object(), *list = json_array();
@@ -334,6 +270,7 @@ json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
         json_array_append_new(list, row_json(&rows->v[i], money));
     }
     mw_json_set(o, "rows", list);
+    mw_sweep_cross_json(rows, grid, money, o);
     if (money->within_s > 0) {
         const struct mw_sweep_row *r = in_time(rows, money);
 
@@ -341,140 +278,4 @@ json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
                     r ? json_integer(r->gpus) : json_null());
     }
     return o;
-}
-
-/* ---- curves ----------------------------------------------------------------
- */
-enum { SERIES_MAX = 32 };
-
-static double number_at(const struct mw_sweep_row *row, enum mw_sweep_key key)
-{
-    return key == MW_SWEEP_NODES      ? (double)row->gpus
-           : key == MW_SWEEP_PER_NODE ? (double)(row->gpus / row->nodes)
-           : key == MW_SWEEP_SEQ      ? (double)row->seq
-           : key == MW_SWEEP_BATCH    ? (double)row->global_batch
-                                      : row->net;
-}
-
-const struct mw_enum mw_sweep_curve_enums[] = {
-    {"rate", MW_CURVE_RATE},
-    {"efficiency", MW_CURVE_EFFICIENCY},
-    {"days", MW_CURVE_DAYS},
-    {"cost", MW_CURVE_COST},
-    {NULL, 0}};
-
-static double height_of(const struct mw_sweep_row *row,
-                        const struct mw_sweep_money *money,
-                        enum mw_sweep_curve curve)
-{
-    double train_s = money->tokens / row->tokens_per_s;
-
-    switch (curve) {
-    case MW_CURVE_RATE:
-    case MW_CURVE_EFFICIENCY:
-        return row->tokens_per_s_per_gpu;
-    case MW_CURVE_DAYS:
-        return train_s / 86400;
-    case MW_CURVE_COST:
-        return train_s / 3600 * (double)row->gpus * money->usd_per_gpu_hour;
-    }
-    return 0;
-}
-
-/* Over the value at the smallest x: scaling efficiency. */
-static void normalise(struct mw_plot_series *series, double *y)
-{
-    size_t least = 0;
-
-    for (size_t k = 1; k < series->n; k++) {
-        least = series->x[k] < series->x[least] ? k : least;
-    }
-    double base = series->n > 0 ? y[least] : 1;
-
-    for (size_t k = 0; k < series->n; k++) {
-        y[k] /= base;
-    }
-}
-
-static size_t collect(const struct mw_sweep_rows *rows,
-                      const struct mw_sweep_grid *grid,
-                      const struct mw_sweep_money *money,
-                      enum mw_sweep_curve curve, struct mw_plot_series *series,
-                      double *numbers, char (*labels)[128])
-{
-    size_t n = 0, at = 0;
-
-    for (size_t i = 0; i < rows->n && n < SERIES_MAX; i++) {
-        bool is_new = true;
-        struct mw_plot_series *s = &series[n];
-        char buf[32];
-
-        for (size_t k = 0; k < i && is_new; k++) {
-            is_new = !is_same_series(grid, &rows->v[k], &rows->v[i]);
-        }
-        if (!is_new) {
-            continue;
-        }
-        *s = (struct mw_plot_series){
-            .label = labels[n], .x = numbers + at, .y = numbers + at + rows->n};
-        snprintf(labels[n], 128, grid->n_axes > 1 ? "%.40s" : "best plan",
-                 grid->n_axes > 1
-                     ? value_text(&rows->v[i], grid->axis[1]->key, buf)
-                     : "");
-        for (size_t k = i; k < rows->n; k++) {
-            if (rows->v[k].is_feasible &&
-                is_same_series(grid, &rows->v[k], &rows->v[i])) {
-                numbers[at + s->n] = number_at(&rows->v[k], grid->axis[0]->key);
-                numbers[at + rows->n + s->n] =
-                    height_of(&rows->v[k], money, curve);
-                s->n++;
-            }
-        }
-        if (curve == MW_CURVE_EFFICIENCY) {
-            normalise(s, numbers + at + rows->n);
-        }
-        at += 2 * rows->n;
-        n++;
-    }
-    return n;
-}
-
-enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
-                                  const struct mw_sweep_grid *grid,
-                                  const struct mw_sweep_money *money,
-                                  enum mw_sweep_curve curve, const char *title,
-                                  const char *path, struct mw_err *err)
-{
-    static const char *const labels_y[] = {
-        [MW_CURVE_RATE] = "tokens/s/GPU",
-        [MW_CURVE_EFFICIENCY] = "scaling efficiency",
-        [MW_CURVE_DAYS] = "days to train",
-        [MW_CURVE_COST] = "US dollars to train"};
-    static const char *const labels_x[] = {"GPUs",
-                                           "",
-                                           "",
-                                           "sequence length",
-                                           "global batch",
-                                           "factor on the network",
-                                           "GPUs of a node"};
-    struct mw_plot_series series[SERIES_MAX];
-    char labels[SERIES_MAX][128];
-
-    if (grid->n_axes == 0 || grid->axis[0]->key == MW_SWEEP_SYSTEM ||
-        grid->axis[0]->key == MW_SWEEP_MODEL) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--plot: the first --vary must be nodes, seq, "
-                       "global_batch, net or gpus_per_node");
-    }
-    double *numbers =
-        mw_calloc(2 * SERIES_MAX * (rows->n + 1), sizeof *numbers);
-    size_t n = collect(rows, grid, money, curve, series, numbers, labels);
-    struct mw_plot_axes axes = {
-        .title = title,
-        .x = {labels_x[grid->axis[0]->key], MW_PLOT_NUMBER, true},
-        .y = {labels_y[curve], MW_PLOT_NUMBER, false}};
-    enum mw_status status = mw_plot_curves(&axes, series, n, path, err);
-
-    mw_free(numbers);
-    return status;
 }

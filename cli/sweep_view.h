@@ -22,11 +22,20 @@ struct mw_sweep_money {
     double within_s; /* the run must end by then */
 };
 
+/* A row's value on an axis: a text of the row's, or buf. */
+const char *mw_sweep_value_text(const struct mw_sweep_row *row,
+                                enum mw_sweep_key key, char buf[32]);
+/* Have two rows the same values on every axis but the first? */
+bool mw_sweep_same_series(const struct mw_sweep_grid *grid,
+                          const struct mw_sweep_row *a,
+                          const struct mw_sweep_row *b);
+
 void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_grid *grid,
                          const struct mw_sweep_money *money);
 /* Also the fewest GPUs that end in time, with money->within_s. */
 json_t *mw_sweep_view_json(const struct mw_sweep_rows *rows,
+                           const struct mw_sweep_grid *grid,
                            const struct mw_sweep_money *money);
 /* The curve over the first axis that has numbers; one series for each value of
  * the others. MW_EUSAGE without such an axis. Days need money's tokens, cost

@@ -202,7 +202,7 @@ enum mw_status mw_validate_plot(const struct mw_validate *v, const char *path,
 
         if (m > 0) {
             series[n++] = (struct mw_plot_series){by_group ? group : "all rows",
-                                                  x + at, y + at, m};
+                                                  x + at, y + at, m, false};
             at += m;
         }
     }

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "cli/sweep_share.h"
-#include "cli/sweep_view.h"
+#include "cli/sweep_cross.h"
 #include "planner/sweep.h"
 #include "plots/plot.h"
 
@@ -19,7 +19,7 @@ enum { MERGES_MAX = 1024 };
 
 struct args {
     struct mw_cli cli;
-    const char *scenario, *csv, *plot, *stack;
+    const char *scenario, *csv, *plot, *stack, *crossings;
     enum mw_sweep_curve curve;
     const char *merge[MERGES_MAX];
     int n_merges;
@@ -51,6 +51,7 @@ enum {
     OPT_LP,
     OPT_STACK,
     OPT_CURVE,
+    OPT_CROSSINGS,
     OPT_AGAIN
 };
 
@@ -58,7 +59,7 @@ static const struct argp_option options[] = {
     {"vary", OPT_VARY, "KEY=V1,V2,...", 0,
      "An axis of the grid: nodes, system, model (presets), seq, global_batch, "
      "net (factor on the bandwidth between nodes), gpus_per_node (that are "
-     "used); give it again for more axes",
+     "used), nics (of a node, each at its rate); give it again for more axes",
      0},
     {"preset", OPT_PRESET, "strong|weak", 0,
      "weak: the global batch grows with the nodes (default: strong)", 0},
@@ -66,6 +67,11 @@ static const struct argp_option options[] = {
     {"csv", OPT_CSV, "FILE", 0,
      "Write the rows here, after every point; points that it already has are "
      "not searched again",
+     0},
+    {"crossings", OPT_CROSSINGS, "FILE", 0,
+     "Write where series change places, interpolated, and where the best "
+     "layout "
+     "changes, as CSV (tables say the same; the plot marks the former)",
      0},
     {"again", OPT_AGAIN, NULL, 0, "Search points anew that the CSV has", 0},
     {"shard", OPT_SHARD, "I/N|auto", 0,
@@ -259,6 +265,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case OPT_CSV:
         a->csv = arg;
         return 0;
+    case OPT_CROSSINGS:
+        a->crossings = arg;
+        return 0;
     case OPT_AGAIN:
         a->is_again = true;
         return 0;
@@ -274,6 +283,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         }
         mw_cli_one_stdout(&a->cli, "--plot", a->plot, state);
         mw_cli_one_stdout(&a->cli, "--csv", a->csv, state);
+        mw_cli_one_stdout(&a->cli, "--crossings", a->crossings, state);
         if (a->share.n > 0 && a->n_merges == 0) {
             argp_error(state, "--share needs the rows of --merge files");
         }
@@ -375,9 +385,13 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
     bool is_shown = status == MW_OK || status == MW_ENO || status == MW_EINTR;
 
     if (is_shown && a->cli.json) {
-        mw_cli_print_json(mw_sweep_view_json(&rows, &a->money));
+        mw_cli_print_json(mw_sweep_view_json(&rows, &a->grid, &a->money));
     } else if (is_shown) {
         mw_sweep_view_print(&rows, &a->grid, &a->money);
+    }
+    if (status == MW_OK && a->crossings) {
+        status =
+            mw_sweep_cross_csv(&rows, &a->grid, &a->money, a->crossings, &err);
     }
     if (status == MW_OK && a->plot) {
         status = mw_sweep_view_plot(&rows, &a->grid, &a->money, a->curve,

@@ -11,7 +11,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const struct mw_enum mw_sweep_key_enums[] = {
@@ -22,6 +21,7 @@ const struct mw_enum mw_sweep_key_enums[] = {
     {"global_batch", MW_SWEEP_BATCH},
     {"net", MW_SWEEP_NET},
     {"gpus_per_node", MW_SWEEP_PER_NODE},
+    {"nics", MW_SWEEP_NICS},
     {NULL, 0}};
 
 static const char *key_name(enum mw_sweep_key key)
@@ -39,7 +39,8 @@ static const char *key_name(enum mw_sweep_key key)
 static bool is_number_key(enum mw_sweep_key key)
 {
     return key == MW_SWEEP_NODES || key == MW_SWEEP_SEQ ||
-           key == MW_SWEEP_BATCH || key == MW_SWEEP_PER_NODE;
+           key == MW_SWEEP_BATCH || key == MW_SWEEP_PER_NODE ||
+           key == MW_SWEEP_NICS;
 }
 
 static enum mw_status check_value(const struct mw_sweep_axis *axis,
@@ -111,10 +112,11 @@ enum mw_status mw_sweep_grid_add(struct mw_sweep_grid *grid, const char *text,
         e++;
     }
     if (!e->name || !equals) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--vary: '%s' is not KEY=VALUE,... with a key of nodes, "
-                       "system, model, seq, global_batch, net, gpus_per_node",
-                       text);
+        return mw_fail(
+            err, MW_EUSAGE,
+            "--vary: '%s' is not KEY=VALUE,... with a key of nodes, "
+            "system, model, seq, global_batch, net, gpus_per_node, nics",
+            text);
     }
     for (int i = 0; i < grid->n_axes; i++) {
         if ((int)grid->axis[i]->key == e->value) {
@@ -163,6 +165,7 @@ struct point {
     struct mw_scenario scenario; /* shares the arena of the original */
     double net;
     int gpus_per_node; /* varied; 0: the scenario's or the system's */
+    int nics;          /* the same */
     struct mw_cost_ctx ctx;
 };
 
@@ -202,9 +205,28 @@ static enum mw_status set_value(struct point *p, enum mw_sweep_key key,
     case MW_SWEEP_PER_NODE:
         p->gpus_per_node = (int)number;
         break;
+    case MW_SWEEP_NICS:
+        p->nics = (int)number;
+        break;
     case MW_SWEEP_KEY_COUNT:
         break;
     }
+    return MW_OK;
+}
+
+/* Fewer or more NICs at their rate: what leaves a node goes with their number.
+ */
+static enum mw_status set_nics(struct point *p, struct mw_err *err)
+{
+    int of_system = p->ctx.system->n_nics;
+
+    if (of_system == 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "nics=%d: %s has no network between nodes", p->nics,
+                       p->ctx.system->slug);
+    }
+    p->ctx.domain_net_Bps *= (double)p->nics / of_system;
+    p->ctx.net_speed *= (double)p->nics / of_system;
     return MW_OK;
 }
 
@@ -225,7 +247,7 @@ static enum mw_status make_point(const struct mw_scenario *from,
 
     p->scenario = *from;
     p->net = 1;
-    p->gpus_per_node = 0;
+    p->gpus_per_node = p->nics = 0;
     for (int i = grid->n_axes - 1; i >= 0 && status == MW_OK; i--) {
         const struct mw_sweep_axis *axis = grid->axis[i];
 
@@ -258,7 +280,7 @@ static enum mw_status make_point(const struct mw_scenario *from,
         p->ctx.net_speed *= p->net;
         p->scenario.cluster.gpus_per_node = p->ctx.gpus_per_node;
     }
-    return status;
+    return status == MW_OK && p->nics > 0 ? set_nics(p, err) : status;
 }
 
 uint64_t mw_sweep_question(const struct mw_scenario *from,
@@ -349,6 +371,7 @@ static void name_point(const struct point *p, const struct mw_scenario *from,
         .gpus = (int64_t)p->ctx.n_nodes * p->ctx.gpus_per_node,
         .seq = s->workload.seq,
         .global_batch = s->workload.global_batch,
+        .nics = p->nics,
         .net = p->net,
         .recompute = "",
         .schedule = "",
@@ -364,7 +387,7 @@ static bool same_point(const struct mw_sweep_row *a,
            strcmp(a->system, b->system) == 0 &&
            strcmp(a->stack, b->stack) == 0 && a->nodes == b->nodes &&
            a->gpus == b->gpus && a->seq == b->seq &&
-           a->global_batch == b->global_batch &&
+           a->global_batch == b->global_batch && a->nics == b->nics &&
            mw_near(a->net, b->net, 1e-12, 0);
 }
 
@@ -530,58 +553,4 @@ void mw_sweep_rows_release(struct mw_sweep_rows *rows)
 {
     mw_array_release(rows);
     mw_arena_release(&rows->arena);
-}
-
-/* ---- shards ----------------------------------------------------------------
- */
-static bool from_env(const char *index, const char *first, const char *count,
-                     int *out_shard, int *out_n)
-{
-    const char *i_text = getenv(index), *n_text = getenv(count);
-    const char *first_text = first ? getenv(first) : "0";
-    int64_t i = 0, n = 0, at = 0;
-
-    if (!i_text || !n_text || mw_int_parse(i_text, &i, NULL) != MW_OK ||
-        mw_int_parse(n_text, &n, NULL) != MW_OK ||
-        mw_int_parse(first_text ? first_text : "0", &at, NULL) != MW_OK ||
-        n < 1 || n > 1 << 20 || i - at < 0 || i - at >= n) {
-        return false;
-    }
-    *out_shard = (int)(i - at) + 1;
-    *out_n = (int)n;
-    return true;
-}
-
-enum mw_status mw_sweep_shard(const char *text, int *out_shard, int *out_n,
-                              struct mw_err *err)
-{
-    const char *slash = strchr(text, '/');
-    char head[32] = "";
-    int64_t i = 0, n = 0;
-
-    if (strcmp(text, "auto") == 0) {
-        return from_env("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
-                        "SLURM_ARRAY_TASK_COUNT", out_shard, out_n) ||
-                       from_env("OMPI_COMM_WORLD_RANK", NULL,
-                                "OMPI_COMM_WORLD_SIZE", out_shard, out_n) ||
-                       from_env("SLURM_PROCID", NULL, "SLURM_NTASKS", out_shard,
-                                out_n)
-                   ? MW_OK
-                   : mw_fail(err, MW_EUSAGE,
-                             "--shard auto: neither SLURM_ARRAY_TASK_ID, "
-                             "OMPI_COMM_WORLD_RANK nor SLURM_PROCID is set");
-    }
-    if (slash && slash - text < (long)sizeof head) {
-        snprintf(head, sizeof head, "%.*s", (int)(slash - text), text);
-    }
-    if (!slash || mw_int_parse(head, &i, NULL) != MW_OK ||
-        mw_int_parse(slash + 1, &n, NULL) != MW_OK || i < 1 || n < i ||
-        n > 1 << 20) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--shard: '%s' is not I/N with 1 <= I <= N, as in 3/8",
-                       text);
-    }
-    *out_shard = (int)i;
-    *out_n = (int)n;
-    return MW_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * What if: the best plan at every point of a grid over nodes, systems, models,
- * batches, sequence lengths and network speeds.
+ * batches, sequence lengths, network speeds and NICs.
  *
  * A grid is a list of axes; a point takes one value of each, the first axis
  * slowest. Rows are written to a CSV file that gnuplot reads and that a later
@@ -22,6 +22,7 @@ enum mw_sweep_key {
     MW_SWEEP_BATCH,    /* global batch, sequences */
     MW_SWEEP_NET,      /* factor on the bandwidth between nodes */
     MW_SWEEP_PER_NODE, /* GPUs used of a node */
+    MW_SWEEP_NICS,     /* NICs of a node, each at its rate */
     MW_SWEEP_KEY_COUNT
 };
 extern const struct mw_enum mw_sweep_key_enums[];
@@ -54,6 +55,7 @@ struct mw_sweep_row {
     const char *scenario; /* hash of what is varied, in hex */
     const char *model, *system, *stack;
     int64_t nodes, gpus, seq, global_batch;
+    int64_t nics; /* varied; 0: the system's */
     double net;
     int64_t is_feasible, is_proved;
     double step_time_s, tokens_per_s, tokens_per_s_per_gpu, mfu, peak_bytes;

@@ -73,6 +73,7 @@ struct mw_plot_series {
     const char *label;
     const double *x, *y;
     size_t n;
+    bool is_marked; /* points that are marked, without a line */
 };
 /* Lines through points, in the order given. */
 enum mw_status mw_plot_curves(const struct mw_plot_axes *axes,

@@ -150,12 +150,19 @@ static void put_elements(struct mw_plot_job *job, const struct xy *xy,
         if (block[i] < 0) {
             continue;
         }
-        mw_str_addf(&job->commands,
-                    "%s$data index %d using 1:2 with %s lc rgb '%s' pt %d "
-                    "ps 0.7 title ",
-                    is_first ? "" : ", ", block[i],
-                    xy->is_scatter ? "points" : "linespoints lw 1.6",
-                    colours[i % N_COLOURS], i % 2 ? 5 : 7);
+        if (xy->series[i].is_marked) {
+            mw_str_addf(&job->commands,
+                        "%s$data index %d using 1:2 with points lc rgb "
+                        "'#000000' pt 6 ps 1.6 lw 2 title ",
+                        is_first ? "" : ", ", block[i]);
+        } else {
+            mw_str_addf(&job->commands,
+                        "%s$data index %d using 1:2 with %s lc rgb '%s' pt %d "
+                        "ps 0.7 title ",
+                        is_first ? "" : ", ", block[i],
+                        xy->is_scatter ? "points" : "linespoints lw 1.6",
+                        colours[i % N_COLOURS], i % 2 ? 5 : 7);
+        }
         mw_plot_job_quote(job, xy->series[i].label);
         is_first = false;
     }

@@ -50,6 +50,50 @@ sed -e 's/nodes: 2/nodes: 2\n  gpus_per_node: 4/' -e '/^layout:/,$d' "$llama" >f
 expect 0 "$mw" plan four.yaml --json
 json "o['plans'][0]['step_time_s'] == json.load(open('pernode.txt'))['rows'][0]['step_time_s']"
 expect 3 "$mw" sweep "$llama" --vary gpus_per_node=9
+# NICs at their rate are a factor on the network.
+quick="--fix schedule=1f1b,vpp=1,recompute=none,zero=1"
+expect 0 "$mw" sweep "$llama" --vary nics=2,8 $quick --csv nics.csv --json
+cp stdout.txt nics.txt
+json "[r['nics'] for r in o['rows']] == [2, 8]"
+expect 0 "$mw" sweep "$llama" --vary net=0.25,1 $quick --json
+json "[r['step_time_s'] for r in o['rows']] == [r['step_time_s'] for r in json.load(open('nics.txt'))['rows']]"
+expect 0 "$mw" sweep "$llama" --vary nics=2,8 $quick --csv nics.csv --json
+cmp -s stdout.txt nics.txt || fail "a resumed sweep of NICs changed its rows"
+expect 2 "$mw" sweep "$llama" --vary nics=0
+# Where curves cross on straight lines over log x, and where layouts change.
+expect 0 "$mw" sweep "$llama" --vary nodes=8,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --crossings turns.csv --json
+cat >turns.py <<'PY'
+import csv, json, math
+o = json.load(open('stdout.txt'))
+at = {(r['nodes'], r['system'], r['net']): r for r in o['rows']}
+rate = lambda n, s, net: at[n, s, net]['tokens_per_s_per_gpu']
+series = [(s, net) for s in ('dgx-h100', 'dgx-a100') for net in (0.02, 1)]
+found = {}
+for i, a in enumerate(series):
+    for b in series[i + 1:]:
+        d0, d1 = (rate(n, *a) - rate(n, *b) for n in (8, 16))
+        if d0 * d1 < 0:
+            up, down = (a, b) if d1 > 0 else (b, a)
+            x = math.exp(math.log(64) + d0 / (d0 - d1) * math.log(2))
+            found['%s, %g' % up, '%s, %g' % down] = x
+assert len(found) > 0
+assert {(c['series'], c['overtakes']) for c in o['crossings']} == set(found)
+for c in o['crossings']:
+    assert abs(c['at'] / found[c['series'], c['overtakes']] - 1) < 1e-9
+    assert (c['from'], c['to']) == (64, 128)
+keys = ('tp', 'cp', 'pp', 'vpp', 'ep', 'etp', 'zero', 'micro_batch', 'recompute')
+moved = {'%s, %g' % s for s in series if any(at[(8,) + s][k] != at[(16,) + s][k] for k in keys)}
+assert moved == {c['series'] for c in o['layout_changes']} and len(moved) > 0
+rows = list(csv.DictReader(l for l in open('turns.csv') if l[0] != '#'))
+assert len(rows) == len(o['crossings']) + len(o['layout_changes'])
+assert [float(r['at']) for r in rows if r['kind'] == 'crossing'] == [c['at'] for c in o['crossings']]
+PY
+python3 turns.py || fail "crossings: $(cat turns.csv)"
+if command -v gnuplot >/dev/null; then
+    expect 0 "$mw" sweep "$llama" --vary nodes=8,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --plot cross.svg
+    grep -q 'change places' cross.svg || fail "crossings are not marked"
+    grep -q 'Curves that cross, by GPUs' stdout.txt || fail "no table of crossings"
+fi
 # Two jobs on one budget.
 expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
 expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json

@@ -322,7 +322,8 @@ static void test_curves(void **state)
     (void)state;
     const double x[] = {0, 1024, 2048, (double)NAN, 4096};
     const double y[] = {1, 2, 3, 4, HUGE_VAL};
-    const struct mw_plot_series s[] = {{"ring", x, y, 5}, {"none", x, y, 1}};
+    const struct mw_plot_series s[] = {{"ring", x, y, 5, false},
+                                       {"none", x, y, 1, false}};
     struct mw_plot_axes axes = {.title = "all_reduce",
                                 .x = {"size", MW_PLOT_BYTES, true},
                                 .y = {"busbw", MW_PLOT_BYTES_PER_S, false}};
