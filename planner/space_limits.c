@@ -7,6 +7,9 @@
  */
 #include "planner/space.h"
 
+#include <stdio.h>
+#include <string.h>
+
 bool mw_limits_list_allows(const struct mw_int_list *list, int value)
 {
     bool is_allowed = list->n == 0;
@@ -114,4 +117,55 @@ const char *mw_space_limit_rule(const struct mw_space *s,
                     mw_limits_list_allows(&limits->cp_inner, l->cp_inner))
                ? NULL
                : "limits";
+}
+
+const char *mw_space_forbids(const struct mw_space *space,
+                             const struct mw_layout *layout,
+                             char text[MW_PLAN_TEXT_MAX])
+{
+    char buf[MW_PLAN_TEXT_MAX];
+    const char *rule = mw_space_limit_rule(space, layout);
+    struct mw_err err = {0};
+    const struct mw_rule *row;
+
+    text = text ? text : buf;
+    if (!rule && !mw_space_allows_rare(space, layout)) {
+        rule = "limits";
+    }
+    if (rule && strcmp(rule, "dtype_rate") == 0) {
+        snprintf(
+            text, MW_PLAN_TEXT_MAX, "%s has no %s rate", space->ctx->gpu->slug,
+            mw_dtype_name(mw_work_dtype(layout, &space->scenario->workload)));
+        return rule;
+    }
+    if (rule && strcmp(rule, "tp_node") == 0) {
+        snprintf(text, MW_PLAN_TEXT_MAX,
+                 "tp %d crosses nodes of %d ranks; limits.max_tp allows it",
+                 layout->tp, space->ctx->gpus_per_node);
+        return rule;
+    }
+    if (rule) {
+        char what[MW_PLAN_TEXT_MAX];
+
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.200s is excluded by limits",
+                 mw_layout_text(layout, what));
+        return rule;
+    }
+    if (mw_layout_check(layout, &space->scenario->model,
+                        &space->scenario->workload, space->n_ranks, &rule,
+                        &err) != MW_OK) {
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.*s", MW_PLAN_TEXT_MAX - 1,
+                 err.text);
+        return rule ? rule : "layout";
+    }
+    row = mw_rule_broken(space->rules, layout);
+    if (row) {
+        struct mw_str words = {0};
+
+        mw_rule_explain(space->rules, row, layout, &words);
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.*s", MW_PLAN_TEXT_MAX - 1, words.s);
+        mw_str_release(&words);
+        return row->id;
+    }
+    return NULL;
 }
