@@ -75,6 +75,7 @@ struct mw_system {
      * in a mesh (64e9 of 448e9 for MI300X). */
     double peer_bw_Bps;
     int n_rails;
+    int n_sockets;         /* of the node's host; 0 when not known */
     double host_mem_bytes; /* of the node; NaN when not known */
     /* A device's own copies to or from the host's memory, one direction, while
      * its neighbours copy too; wire rate of the node's host memory. NaN when

@@ -171,6 +171,7 @@ static void build_system(struct mw_hwdb *db, size_t i)
                            .source = r->source,
                            .peer_bw_Bps = r->peer_GBps_per_dir * 1e9,
                            .n_rails = (int)r->rails,
+                           .n_sockets = (int)r->cpu_sockets,
                            .host_mem_bytes = r->host_mem_GB * 1e9,
                            .intra_class = r->intra_class,
                            .inter_class = r->inter_class};

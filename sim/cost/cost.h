@@ -130,6 +130,8 @@ struct mw_stack {
     double host_coll_s; /* and one collective */
     double host_moe_s;  /* and the routing of one MoE layer, both ways: sorts,
                            permutations, counts that come back to the host */
+    double host_sockets; /* times these where the ranks of tensor parallelism
+                            are issued from more than one socket of the node */
     double op_gap_s;    /* device time that one operator takes beside its work:
                            its further kernels and the gaps between them */
     double moe_gap_s;   /* and the routing of one MoE layer, both ways: scores,
@@ -177,6 +179,7 @@ struct mw_stack {
     bool sorts; /* tokens come by source rank and are copied into the order of
                    the rank's experts, and back */
     bool tensor_lists; /* the optimizer takes all tensors in a few launches */
+    bool binds; /* each process to the socket of its device */
     bool prescales;    /* gradients are divided by the number of replicas where
                           they    lie, before they are summed */
     bool sums_whole;   /* ZeRO-2 and -3: gradients are all-reduced, and a rank
@@ -304,6 +307,10 @@ const char *mw_stack_text(size_t i);
  * spread (Cramer, "Mathematical Methods of Statistics", 1946, section 28.6,
  * leading term of the largest of n). */
 double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks);
+/* What the host's time grows by when tp ranks issue the same layer: 1 while one
+ * socket of the node has so many devices, or where the database does not say,
+ * else the stack's host_socket_factor. */
+double mw_cost_host_factor(const struct mw_cost_ctx *ctx, int tp);
 
 /* One operator on the device (not MW_OP_COLL). explain may be NULL. */
 struct mw_cost mw_cost_op(const struct mw_cost_ctx *ctx, const struct mw_op *op,

@@ -5,7 +5,10 @@
  * docs/accuracy.md tells how they were fitted.
  *
  *   host         an eager framework issues every kernel from Python; where the
- *                device is faster than that, the host is the bound
+ *                device is faster than that, the host is the bound. Ranks of
+ *                tensor parallelism wait for the slowest of them: on vTrain's
+ *                A100 node (arXiv:2312.12391) a layer takes longer with
+ *                eight, on two sockets, than with one, two or four
  *   stragglers   a group that synchronises waits for the slowest of its ranks
  *   overlap      the part of a transfer that other work can hide
  *
@@ -34,7 +37,10 @@ enum {
     PRESCALES = 128, /* gradients are divided by the replicas before the sum */
     LISTS = 256,     /* the optimizer takes all tensors in a few launches */
     SUMS = 512,      /* sharded gradients are all-reduced */
-    IN_PLACE = 1024  /* a weight gradient's product adds to what is there */
+    IN_PLACE = 1024, /* a weight gradient's product adds to what is there */
+    BINDS = 2048     /* each process is bound to its device's socket: NVIDIA's
+                        recipes start theirs by numactl (Megatron-Bridge,
+                        scripts/performance/utils/executors.py) */
 };
 
 static const struct {
@@ -45,14 +51,14 @@ static const struct {
     {"megatron-core",
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
      "overlapped gradients, parameters and tensor parallelism",
-     SCATTERS | SENDS_ONCE},
+     SCATTERS | SENDS_ONCE | BINDS},
     {"megatron-core-nemo",
      "NeMo and Megatron-Bridge: masters are kept as remainders of weights",
-     SCATTERS | SENDS_ONCE},
+     SCATTERS | SENDS_ONCE | BINDS},
     {"megatron-core-nemo-graphs",
      "the same with whole iterations in CUDA graphs and fused grouped "
      "products (Megatron-Bridge 0.5.1 of 2026-07, NeMo 26.06, on Blackwell)",
-     SCATTERS | SENDS_ONCE | GRAPHS},
+     SCATTERS | SENDS_ONCE | GRAPHS | BINDS},
     {"megatron-core-lm",
      "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose "
      "arguments "
@@ -176,6 +182,7 @@ static enum mw_status read_stack(const struct mw_hwdb *db, const char *name,
                    {"host_coll_s", &s.host_coll_s},
                    {"host_step_s", &s.host_step_s},
                    {"host_moe_s", &s.host_moe_s},
+                   {"host_socket_factor", &s.host_sockets},
                    {"op_gap_s", &s.op_gap_s},
                    {"moe_gap_s", &s.moe_gap_s},
                    {"coll_gap_s", &s.coll_gap_s},
@@ -270,6 +277,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         ctx->stack.sorts = (stacks[i].habits & SORTS) != 0;
         ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
         ctx->stack.sums_in_place = (stacks[i].habits & IN_PLACE) != 0;
+        ctx->stack.binds = (stacks[i].habits & BINDS) != 0;
         ctx->stack.prescales = (stacks[i].habits & PRESCALES) != 0;
         ctx->stack.sums_whole = (stacks[i].habits & SUMS) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);
@@ -321,5 +329,15 @@ double mw_cost_straggler_factor(const struct mw_cost_ctx *ctx, int n_ranks)
 {
     return n_ranks > 1
                ? 1 + ctx->stack.straggler * sqrt(2 * log((double)n_ranks))
+               : 1;
+}
+
+double mw_cost_host_factor(const struct mw_cost_ctx *ctx, int tp)
+{
+    int n_sockets = ctx->system->n_sockets;
+
+    return !ctx->stack.binds && n_sockets > 1 &&
+                   tp > ctx->system->gpus_per_node / n_sockets
+               ? ctx->stack.host_sockets
                : 1;
 }

@@ -340,6 +340,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
             /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }
+        out->host_s *= mw_cost_host_factor(p->ctx, p->layout->tp);
         if (ops.n > 0 && phase != MW_PHASE_W) {
             out->s[MW_LANE_COMPUTE] +=
                 n_routers(p, unit) * p->ctx->stack.moe_gap_s / 2;

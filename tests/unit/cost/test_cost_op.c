@@ -213,6 +213,28 @@ static void test_stragglers(void **state)
     mw_assert_near(mw_cost_straggler_factor(&ctx, 8), 1.020393, 1e-6, 0);
 }
 
+/* Eight devices on two sockets: five ranks cannot be on one. Bound processes,
+ * one socket, or a database that does not say: no factor. */
+static void test_hosts_on_two_sockets(void **state)
+{
+    struct mw_gpu gpu = gpu_of();
+    struct mw_cost_ctx ctx = ctx_of(&gpu);
+    struct mw_system system = {.gpus_per_node = 8, .n_sockets = 2};
+
+    (void)state;
+    ctx.system = &system;
+    ctx.stack.host_sockets = 1.25;
+    for (int tp = 1; tp <= 16; tp++) {
+        mw_assert_near(mw_cost_host_factor(&ctx, tp), tp > 4 ? 1.25 : 1, 0, 0);
+    }
+    ctx.stack.binds = true;
+    mw_assert_near(mw_cost_host_factor(&ctx, 8), 1, 0, 0);
+    ctx.stack.binds = false;
+    for (system.n_sockets = 0; system.n_sockets < 2; system.n_sockets++) {
+        mw_assert_near(mw_cost_host_factor(&ctx, 8), 1, 0, 0);
+    }
+}
+
 /* Rows NAME.STACK before NAME; nothing on a CPU; unknown names refused. */
 static void test_stacks_of_the_database(void **state)
 {
@@ -505,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_power_limit),
         cmocka_unit_test(test_power_limit_of_b200),
         cmocka_unit_test(test_stragglers),
+        cmocka_unit_test(test_hosts_on_two_sockets),
         cmocka_unit_test(test_alignment_and_scaling),
         cmocka_unit_test(test_stacks_of_the_database),
         cmocka_unit_test(test_roofline_by_hand),

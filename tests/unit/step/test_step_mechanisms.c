@@ -116,6 +116,35 @@ static void test_host_is_the_floor(void **state)
     end(&w);
 }
 
+/* The host's time, of operators and collectives alike, times the factor where
+ * eight ranks are on two sockets; four are on one. */
+static void test_host_on_two_sockets(void **state)
+{
+    struct world w;
+
+    (void)state;
+    for (int tp = 4; tp <= 8; tp *= 2) {
+        double s[3];
+
+        begin(&w, 8 / tp);
+        w.l.tp = tp;
+        w.ctx.stack.host_op_s = w.ctx.stack.host_coll_s = 1e-3;
+        for (int i = 0; i < 3; i++) {
+            w.ctx.stack.host_sockets = 1 + i;
+            s[i] = step_s(&w, NULL);
+        }
+        if (tp == 4) {
+            mw_assert_near(s[2], s[0], 0, 0);
+        } else {
+            assert_true(s[1] - s[0] > 0.9 * s[0]); /* nearly all is host */
+            mw_assert_near(s[2] - s[1], s[1] - s[0], 1e-9, 0);
+        }
+        w.ctx.stack.binds = true;
+        mw_assert_near(step_s(&w, NULL), s[0], 0, 0);
+        end(&w);
+    }
+}
+
 /* Tensor parallelism of 8. What the weight gradient hides of the backward
  * all-reduces is no more than it takes; a share of 0.8 of all collectives is
  * hidden by the rest of the pass, as far as that lasts. */
@@ -394,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_tensor_parallel_hides),
         cmocka_unit_test(test_reduction_hides),
         cmocka_unit_test(test_overlap_is_switched_off),
+        cmocka_unit_test(test_host_on_two_sockets),
         cmocka_unit_test(test_stragglers_slow_the_work),
         cmocka_unit_test(test_prediction_modules),
         cmocka_unit_test(test_fixed_cost),
