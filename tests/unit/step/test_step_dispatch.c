@@ -200,10 +200,10 @@ static void test_memory(void **state)
 static void test_forms(void **state)
 {
     (void)state;
-    for (int i = 0; i < 20; i++) {
-        int nodes = 1 + i % 2, tp = 1 + i / 2 % 2;
+    for (int i = 0; i < 8; i++) {
+        int nodes = 1 + i % 2, tp = 1 + (i + i / 2) % 2;
         struct mw_layout l =
-            layout(8 * nodes / tp, 8, (enum mw_dispatcher)(i / 4));
+            layout(8 * nodes / tp, 8, (enum mw_dispatcher)(1 + i / 2));
         struct step_world w;
 
         l.tp = tp;
