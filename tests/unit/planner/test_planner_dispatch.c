@@ -77,6 +77,9 @@ static void test_best_of_each(void **state)
             double s = best_s(&w, fixed, 0, 8 * nodes, &how);
 
             assert_int_equal(how, fixed);
+            if (fixed == MW_DISPATCH_HYBRIDEP) {
+                continue; /* no row prices its kernels: not among the free */
+            }
             best = s < least ? how : best;
             least = s < least ? s : least;
         }
