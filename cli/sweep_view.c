@@ -222,13 +222,21 @@ static json_t *row_json(const struct mw_sweep_row *r,
     const struct {
         const char *key;
         int64_t value;
-    } ints[] = {{"nodes", r->nodes}, {"gpus", r->gpus},
-                {"seq", r->seq},     {"global_batch", r->global_batch},
-                {"nics", r->nics},   {"tp", r->tp},
-                {"cp", r->cp},       {"pp", r->pp},
-                {"vpp", r->vpp},     {"dp", r->dp},
-                {"ep", r->ep},       {"etp", r->etp},
-                {"zero", r->zero},   {"micro_batch", r->micro_batch}};
+    } ints[] = {{"nodes", r->nodes},
+                {"gpus", r->gpus},
+                {"seq", r->seq},
+                {"global_batch", r->global_batch},
+                {"nics", r->nics},
+                {"domain_nodes", r->domain_nodes},
+                {"tp", r->tp},
+                {"cp", r->cp},
+                {"pp", r->pp},
+                {"vpp", r->vpp},
+                {"dp", r->dp},
+                {"ep", r->ep},
+                {"etp", r->etp},
+                {"zero", r->zero},
+                {"micro_batch", r->micro_batch}};
 
     mw_json_set_str(o, "model", r->model);
     mw_json_set_str(o, "system", r->system);

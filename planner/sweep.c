@@ -6,6 +6,7 @@
 #include "planner/sweep.h"
 
 #include "base/file.h"
+#include "planner/domains.h"
 #include "planner/sweep_int.h"
 #include "sim/cost/domain.h"
 
@@ -371,6 +372,7 @@ static void name_point(const struct point *p, const struct mw_scenario *from,
         .gpus = (int64_t)p->ctx.n_nodes * p->ctx.gpus_per_node,
         .seq = s->workload.seq,
         .global_batch = s->workload.global_batch,
+        .domain_nodes = s->cluster.domains.n > 1 ? s->cluster.domain_nodes : 0,
         .nics = p->nics,
         .net = p->net,
         .recompute = "",
@@ -386,7 +388,7 @@ static bool same_point(const struct mw_sweep_row *a,
            strcmp(a->model, b->model) == 0 &&
            strcmp(a->system, b->system) == 0 &&
            strcmp(a->stack, b->stack) == 0 && a->nodes == b->nodes &&
-           a->gpus == b->gpus && a->seq == b->seq &&
+           (b->domain_nodes > 0 || a->gpus == b->gpus) && a->seq == b->seq &&
            a->global_batch == b->global_batch && a->nics == b->nics &&
            mw_near(a->net, b->net, 1e-12, 0);
 }
@@ -458,11 +460,20 @@ static enum mw_status search_point(const struct point *p,
 {
     struct mw_search_result r;
     struct mw_err why = {0};
+    struct mw_domains *cut = mw_calloc(1, sizeof *cut);
+    bool is_choice = p->scenario.cluster.domains.n > 1;
     enum mw_status status =
-        mw_search(&p->scenario, &p->ctx, opts->search, &r, &why);
+        is_choice ? mw_domains_search(&p->scenario, &p->ctx, opts->search, cut,
+                                      &r, &why)
+                  : mw_search(&p->scenario, &p->ctx, opts->search, &r, &why);
 
     if (status == MW_OK) {
+        if (is_choice) {
+            row->domain_nodes = cut->choice[cut->best].domain_nodes;
+            row->gpus = cut->choice[cut->best].n_gpus;
+        }
         fill_plan(p, &r, arena, row);
+        row->is_proved = row->is_proved && (!is_choice || cut->is_proved);
     } else if (status == MW_ENO) {
         row->reason = r.n_reasons > 0
                           ? mw_arena_strdup(arena, r.reasons[0].nearest)
@@ -472,6 +483,7 @@ static enum mw_status search_point(const struct point *p,
         *err = why;
     }
     mw_search_result_release(&r);
+    mw_free(cut);
     return status;
 }
 

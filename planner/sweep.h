@@ -56,6 +56,9 @@ struct mw_sweep_row {
     const char *model, *system, *stack;
     int64_t nodes, gpus, seq, global_batch;
     int64_t nics; /* varied; 0: the system's */
+    /* Of several ways to cut racks the best plan's, with its GPUs (nodes are
+     * those of the first way); 0: there is no choice. */
+    int64_t domain_nodes;
     double net;
     int64_t is_feasible, is_proved;
     double step_time_s, tokens_per_s, tokens_per_s_per_gpu, mfu, peak_bytes;

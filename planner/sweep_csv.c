@@ -57,6 +57,7 @@ static const struct mw_csv_field fields[] = {
     STR(reason),
     /* younger than the format */
     {.name = "nics", .type = MW_C_INT, .offset = AT(nics)},
+    {.name = "domain_nodes", .type = MW_C_INT, .offset = AT(domain_nodes)},
     {.name = NULL}};
 
 static const char *const *text_at(const struct mw_sweep_row *row, size_t offset)

@@ -60,6 +60,21 @@ json "[r['step_time_s'] for r in o['rows']] == [r['step_time_s'] for r in json.l
 expect 0 "$mw" sweep "$llama" --vary nics=2,8 $quick --csv nics.csv --json
 cmp -s stdout.txt nics.txt || fail "a resumed sweep of NICs changed its rows"
 expect 2 "$mw" sweep "$llama" --vary nics=0
+# Of several ways to cut racks each point has the best.
+cat >racks.yaml <<'YAML'
+format: 1
+model: {preset: mixtral-8x7b, layers: 8}
+cluster: {system: gb200-nvl72, nodes: 18, domain_nodes: [18, 16, 9]}
+workload: {seq: 4096, global_batch: 512}
+limits: {tp: [1], pp: [1], micro_batch: [1]}
+YAML
+expect 0 "$mw" sweep racks.yaml --vary seq=2048,4096 --csv racks.csv --json
+cp stdout.txt racks.txt
+json "[(r['gpus'], r['domain_nodes']) for r in o['rows']] == [(64, 16), (64, 16)]"
+expect 0 "$mw" plan racks.yaml --json
+json "min((d['step_time_s'], d['domain_nodes']) for d in o['domains'] if d['feasible']) == (json.load(open('racks.txt'))['rows'][1]['step_time_s'], 16)"
+expect 0 "$mw" sweep racks.yaml --vary seq=2048,4096 --csv racks.csv --json
+cmp -s stdout.txt racks.txt || fail "a resumed sweep of racks changed its rows"
 # Where curves cross on straight lines over log x, and where layouts change.
 expect 0 "$mw" sweep "$llama" --vary nodes=8,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --crossings turns.csv --json
 cat >turns.py <<'PY'
