@@ -76,7 +76,7 @@ json "min((d['step_time_s'], d['domain_nodes']) for d in o['domains'] if d['feas
 expect 0 "$mw" sweep racks.yaml --vary seq=2048,4096 --csv racks.csv --json
 cmp -s stdout.txt racks.txt || fail "a resumed sweep of racks changed its rows"
 # Where curves cross on straight lines over log x, and where layouts change.
-expect 0 "$mw" sweep "$llama" --vary nodes=8,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --crossings turns.csv --json
+expect 0 "$mw" sweep "$llama" --vary nodes=4,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --crossings turns.csv --json
 cat >turns.py <<'PY'
 import csv, json, math
 o = json.load(open('stdout.txt'))
@@ -86,18 +86,18 @@ series = [(s, net) for s in ('dgx-h100', 'dgx-a100') for net in (0.02, 1)]
 found = {}
 for i, a in enumerate(series):
     for b in series[i + 1:]:
-        d0, d1 = (rate(n, *a) - rate(n, *b) for n in (8, 16))
+        d0, d1 = (rate(n, *a) - rate(n, *b) for n in (4, 16))
         if d0 * d1 < 0:
             up, down = (a, b) if d1 > 0 else (b, a)
-            x = math.exp(math.log(64) + d0 / (d0 - d1) * math.log(2))
+            x = math.exp(math.log(32) + d0 / (d0 - d1) * math.log(4))
             found['%s, %g' % up, '%s, %g' % down] = x
 assert len(found) > 0
 assert {(c['series'], c['overtakes']) for c in o['crossings']} == set(found)
 for c in o['crossings']:
     assert abs(c['at'] / found[c['series'], c['overtakes']] - 1) < 1e-9
-    assert (c['from'], c['to']) == (64, 128)
+    assert (c['from'], c['to']) == (32, 128)
 keys = ('tp', 'cp', 'pp', 'vpp', 'ep', 'etp', 'zero', 'micro_batch', 'recompute')
-moved = {'%s, %g' % s for s in series if any(at[(8,) + s][k] != at[(16,) + s][k] for k in keys)}
+moved = {'%s, %g' % s for s in series if any(at[(4,) + s][k] != at[(16,) + s][k] for k in keys)}
 assert moved == {c['series'] for c in o['layout_changes']} and len(moved) > 0
 rows = list(csv.DictReader(l for l in open('turns.csv') if l[0] != '#'))
 assert len(rows) == len(o['crossings']) + len(o['layout_changes'])
@@ -105,7 +105,7 @@ assert [float(r['at']) for r in rows if r['kind'] == 'crossing'] == [c['at'] for
 PY
 python3 turns.py || fail "crossings: $(cat turns.csv)"
 if command -v gnuplot >/dev/null; then
-    expect 0 "$mw" sweep "$llama" --vary nodes=8,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --plot cross.svg
+    expect 0 "$mw" sweep "$llama" --vary nodes=4,16 --vary system=dgx-h100,dgx-a100 --vary net=0.02,1 $quick --csv cross.csv --plot cross.svg
     grep -q 'change places' cross.svg || fail "crossings are not marked"
     grep -q 'Curves that cross, by GPUs' stdout.txt || fail "no table of crossings"
 fi
