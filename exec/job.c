@@ -163,6 +163,10 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "other kernels of the loss, nor the loss in parts",
                      "leave loss and loss_chunks out");
     }
+    if (w->clip == MW_CLIP_NORM) {
+        return lacks(err, "workload", "clip_grad", "clipping of gradients",
+                     "leave clip_grad out");
+    }
     return check_optimizer(&w->optimizer, err);
 }
 

@@ -14,7 +14,7 @@
  *   mw_hwdb_profile(db, "megatron-bridge", "26.06", "llama", &p, &err);
  *   p.cell[MW_PROFILE_OVERLAP_P2P].value        "interleaved"
  *   p.cell[MW_PROFILE_OVERLAP_P2P].source       where that is written
- *   mw_profile_number(&p, MW_PROFILE_COMM_SMS)  24
+ *   mw_profile_number(&p, MW_PROFILE_COMM_SMS_TP_REDUCE)  24
  */
 #ifndef MW_HWDB_PROFILE_H
 #define MW_HWDB_PROFILE_H
@@ -40,7 +40,10 @@
     X(OVERLAP_EP, "overlap_ep", "yes;no")                                      \
     X(RECOMPUTE, "recompute", "none;selective;full")                           \
     X(CUDA_GRAPH, "cuda_graph", "none;layer;iteration")                        \
-    X(COMM_SMS, "comm_sms", "#")
+    X(COMM_SMS, "comm_sms", "nccl;#")                                          \
+    X(COMM_SMS_TP_GATHER, "comm_sms_tp_gather", "nccl;#")                      \
+    X(COMM_SMS_TP_REDUCE, "comm_sms_tp_reduce", "nccl;#")                      \
+    X(COMM_SMS_EP, "comm_sms_ep", "nccl;#")
 
 /*
  * attention          of the core: one fused kernel, or products and softmax
@@ -54,7 +57,10 @@
  * overlap_*          with computation; p2p "interleaved": where a stage has
  *                    several chunks
  * cuda_graph         what is captured
- * comm_sms           multiprocessors that overlapped communication takes
+ * comm_sms           multiprocessors that overlapped communication takes:
+ *                    "nccl", the channels that NCCL chooses for it, or as many
+ * comm_sms_tp_*      of tensor parallelism's gathers, and its reductions
+ * comm_sms_ep        of kernels made for experts' dispatch and combine
  */
 enum mw_profile_field {
 #define MW_PROFILE_ENUM(name, text, values) MW_PROFILE_##name,

@@ -42,6 +42,7 @@ const struct mw_rule mw_kernel_rules[] = {
     {"host_dispatcher", HOST, "dispatcher == 'stack' || dispatcher == 'alltoall'", "our host executor sends tokens by all-to-alls", "exec/job.c"},
     {"host_shared_overlap", HOST, "!shared_overlap", "our host executor computes shared experts by themselves", "exec/job.c"},
     {"host_capacity", HOST, "!capacity", "our host executor drops no tokens", "exec/job.c"},
+    {"host_clip", HOST, "clip != 1", "our host executor clips no gradients", "exec/job.c"},
     {"host_optimizer", HOST,
      "optimizer == 'adamw' && main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
      "our host executor has AdamW with fp32 states", "exec/job.c"},

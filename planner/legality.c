@@ -26,7 +26,7 @@
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
-    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead)
+    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(clip)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -255,6 +255,7 @@ static const struct mw_rule rules[] = {
     {"titan_shared_overlap", TT, "!shared_overlap", "no key lets shared experts compute beside exchanges", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_capacity", TT, "!capacity", "experts take all tokens that are routed to them", "TorchTitan torchtitan/models/common/moe/moe.py"},
     {"titan_mtp", TT, "!mtp_ahead", "nothing predicts several tokens", "TorchTitan torchtitan/models/deepseek_v3"},
+    {"titan_clip", TT, "clip != 2", "gradients are clipped every step", "TorchTitan torchtitan/trainer.py, clip_grad_norm_"},
     {"titan_optimizer", TT, "optimizer == 'adamw'", "{optimizer} is neither Adam nor AdamW",
      "TorchTitan torchtitan/components/optimizer.py"},
     {"titan_states", TT, "main_params == 0 && exp_avg == 'fp32' && exp_avg_sq == 'fp32'",
@@ -518,6 +519,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_hidden] = m->hidden;
     v[V_short_dispatch] = m->moe.fp8_dispatch;
     v[V_sm] = mw_compute_capability(set->ctx->gpu);
+    v[V_clip] = (int64_t)w->clip;
     v[V_tied] = m->tied;
     v[V_packed] = mw_work_span(w->seq, w->doc_tokens) < w->seq;
     v[V_uneven] = m->n_layers % (l->pp * l->vpp) != 0;

@@ -25,7 +25,7 @@ struct mw_rule {
  * every framework (MW_FRAMEWORK_ANY), and our host executor's; and what they
  * ask of a device: NVIDIA's compute capability times ten of an architecture in
  * gpus.csv, 0 for others. */
-enum { MW_KERNEL_RULES = 22 };
+enum { MW_KERNEL_RULES = 23 };
 extern const struct mw_rule mw_kernel_rules[MW_KERNEL_RULES];
 int64_t mw_compute_capability(const struct mw_gpu *gpu);
 

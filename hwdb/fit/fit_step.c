@@ -14,7 +14,11 @@
  * issue one. A B200's products of a TFLOP and more keep 0.62 of the best one
  * when they follow one another, and experts' products 0.9 of their rate
  * (kernels timed for SimuMax, configs/system/b200_bf16_ceperm.json); some
- * hundred small kernels of ten microseconds route a layer of experts.
+ * hundred small kernels of ten microseconds route a layer of experts. Of a
+ * transfer that a stack hides, half is taken to cost time inside a layer, three
+ * tenths beside the other product, a tenth beside other layers; a fifth of what
+ * is hidden is the work's slowing (sim/step/contend.c: 24 channels of an H100's
+ * 132 multiprocessors), so that 3/8, 1/8 and next to nothing are left as shown.
  * Megatron's Python of 2024 issues a collective as that of 2021 did; the slower
  * of two sockets takes a fifth more.
  *
@@ -99,36 +103,36 @@ const struct mw_fit_param mw_fit_params[] = {
     {"elementwise_efficiency.zero-bubble", 0.6, 0.15, 1, 0.3},
     {"host_op_s.zero-bubble", 50e-6, 5e-6, 2e-4, 0.5},
     {"elementwise_efficiency.internevo", 0.4, 0.15, 1, 0.5},
-    {"exposed_reduce.internevo", 0.13, 0.01, 1, 0.7},
-    {"exposed_reduce.nanotron", 0.13, 0.01, 1, 0.7},
+    {"exposed_reduce.internevo", 0.05, 0.005, 1, 0.7},
+    {"exposed_reduce.nanotron", 0.05, 0.005, 1, 0.7},
     {"elementwise_efficiency.jax", 0.5, 0.15, 1, 0.3},
-    {"step_param_bytes", 12, 2, 60, 0.5},
+    {"step_param_bytes", 4, 0.5, 40, 0.5},
     {"straggler_spread.megatron-2021", 0.005, 0.0005, 0.03, 0.7},
     {"straggler_spread.megatron-deepspeed", 0.005, 0.0005, 0.1, 0.7},
-    {"exposed_reduce.megatron-core", 0.1, 0.01, 1, 0.7},
-    {"exposed_gather.megatron-core", 0.1, 0.01, 1, 0.7},
-    {"exposed_fsdp", 0.1, 0.01, 1, 0.7},
-    {"exposed_fsdp.jax", 0.2, 0.01, 1, 0.7},
-    {"exposed_tp.megatron-core", 0.5, 0.05, 1, 0.5},
-    {"exposed_ep.megatron-core", 0.5, 0.05, 1, 0.5},
-    {"exposed_tp.torchtitan", 0.8, 0.1, 1, 0.3},
-    {"exposed_tp.torchtitan-async", 0.4, 0.05, 1, 0.4},
+    {"exposed_reduce.megatron-core", 0.03, 0.003, 1, 0.7},
+    {"exposed_gather.megatron-core", 0.03, 0.003, 1, 0.7},
+    {"exposed_fsdp", 0.03, 0.003, 1, 0.7},
+    {"exposed_fsdp.jax", 0.1, 0.01, 1, 0.7},
+    {"exposed_tp.megatron-core", 0.375, 0.03, 1, 0.5},
+    {"exposed_ep.megatron-core", 0.375, 0.03, 1, 0.5},
+    {"exposed_tp.torchtitan", 0.75, 0.1, 1, 0.3},
+    {"exposed_tp.torchtitan-async", 0.3, 0.03, 1, 0.4},
     {"elementwise_efficiency.torchtitan-eager", 0.5, 0.15, 1, 0.3},
     {"elementwise_efficiency.torchtitan", 0.8, 0.2, 1, 0.15},
     {"attention_share.torchtitan", 0.9, 0.2, 1, 0.2},
     {"host_op_s.megatron-core-serial", 1e-4, 2e-6, 5e-4, 0.5},
     {"elementwise_efficiency.megatron-core-serial", 0.5, 0.15, 1, 0.3},
-    {"exposed_cp.megatron-core", 0.3, 0.05, 1, 0.5},
+    {"exposed_cp.megatron-core", 0.125, 0.01, 1, 0.5},
     {"host_adam_efficiency", 0.43, 0.05, 1, 0.5},
-    {"exposed_tp_back.megatron-core", 0.3, 0.05, 1, 0.5},
-    {"exposed_tp_back.megatron-core-serial", 0.5, 0.05, 1, 0.5},
-    {"exposed_tp_back.megatron-2021-async", 0.3, 0.05, 1, 0.5},
+    {"exposed_tp_back.megatron-core", 0.125, 0.01, 1, 0.5},
+    {"exposed_tp_back.megatron-core-serial", 0.375, 0.03, 1, 0.5},
+    {"exposed_tp_back.megatron-2021-async", 0.125, 0.01, 1, 0.5},
     {"grouped_share.megatron-core-nemo-graphs", 0.85, 0.3, 1.2, 0.2},
     {"attention_share.megatron-core-lm", 0.8, 0.2, 1.2, 0.3},
     {"attention_back_share.megatron-core-lm", 0.8, 0.2, 1.2, 0.3},
     {"elementwise_efficiency.megatron-core-lm", 0.7, 0.2, 1.15, 0.3},
     {"attention_share.nanotron", 0.9, 0.3, 1, 0.2},
-    {"exposed_tp_back.nanotron", 0.4, 0.05, 1, 0.5},
+    {"exposed_tp_back.nanotron", 0.25, 0.03, 1, 0.5},
     {"attention_share.deepspeed", 1.11, 0.3, 2.5, 0.3},
     {"attention_back_share.deepspeed", 1.15, 0.3, 2.5, 0.3},
     {"attention_back_share.torch-fsdp", 0.8, 0.1, 1, 0.4},

@@ -545,6 +545,9 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
         flag(&w, "cross-entropy-loss-fusion");
         word(&w, "cross-entropy-fusion-impl", "te");
     }
+    if (in->scenario->workload.clip == MW_CLIP_NONE) {
+        word(&w, "clip-grad", "0.0"); /* 1.0 by default */
+    }
     put_zero(&w);
     put_offload(&w);
     put_recompute(&w);

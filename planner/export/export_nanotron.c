@@ -92,7 +92,7 @@ static void put_rest(const struct mw_export_in *in, struct mw_str *f)
     const struct mw_workload *w = &in->scenario->workload;
 
     mw_str_addf(f,
-                "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: 1.0\n"
+                "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: %s\n"
                 "  learning_rate_scheduler: {learning_rate: 0.00015, "
                 "lr_decay_starting_step: null, lr_decay_steps: 900, "
                 "lr_decay_style: cosine, lr_warmup_steps: 100, "
@@ -100,6 +100,7 @@ static void put_rest(const struct mw_export_in *in, struct mw_str *f)
                 "  optimizer_factory: %s\n"
                 "  weight_decay: 0.1\n  zero_stage: %d\n",
                 w->grad_dtype == MW_FP32 ? "true" : "false",
+                w->clip == MW_CLIP_NONE ? "null" : "1.0",
                 w->optimizer.kind == MW_OPTIMIZER_SGD
                     ? "{name: sgd}"
                     : "{adam_beta1: 0.9, adam_beta2: 0.95, adam_eps: 1.0e-08, "

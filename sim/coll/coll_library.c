@@ -65,7 +65,9 @@ static bool point(void *owner, enum mw_coll_op op, double bytes,
     out->time_s = a.time_s;
     out->source = a.source;
     out->how[0] = '\0';
+    out->n_channels = 0;
     if (a.has_choice) {
+        out->n_channels = a.n_channels;
         snprintf(out->how, sizeof out->how, "%s %s, %d channels",
                  mw_nccl_algo_name(a.algo), mw_nccl_proto_name(a.proto),
                  a.n_channels);

@@ -316,6 +316,17 @@ bool mw_cost_experts(const struct mw_cost_ctx *ctx,
     return true;
 }
 
+double mw_cost_coll_sms(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                        const struct mw_group *group)
+{
+    bool is_p2p = op == MW_SEND_RECV || op == MW_ALL_TO_ALL;
+
+    return ctx->curves != NULL && group->n_ranks > 1
+               ? mw_coll_curves_channels(ctx->curves,
+                                         is_p2p ? MW_ALL_GATHER : op, group)
+               : 0;
+}
+
 double mw_cost_coll_wire_part(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                               double bytes, const struct mw_group *group)
 {

@@ -22,6 +22,7 @@ struct curve {
     enum mw_coll_op op;
     struct mw_group group;
     bool is_known; /* does the model answer for this shape? */
+    int n_channels;
     _Atomic double log_s[N_POINTS];
 };
 
@@ -91,15 +92,16 @@ static struct curve *find(const struct curve *from, enum mw_coll_op op,
 static struct curve *add(struct mw_coll_curves *curves, unsigned at,
                          enum mw_coll_op op, const struct mw_group *g)
 {
-    struct mw_coll_point tried;
+    struct mw_coll_point tried = {.n_channels = 0};
     struct curve *c = mw_calloc(1, sizeof *c);
 
     c->op = op;
     c->group = *g;
     c->next = atomic_load_explicit(&curves->bucket[at], memory_order_relaxed);
     c->is_known =
-        curves->point(curves->owner, op, 1048576, &c->group, &tried) &&
+        curves->point(curves->owner, op, 67108864, &c->group, &tried) &&
         tried.time_s > 0;
+    c->n_channels = c->is_known ? tried.n_channels : 0;
     for (int i = 0; i < N_POINTS; i++) {
         atomic_init(&c->log_s[i], 0);
     }
@@ -159,6 +161,12 @@ bool mw_coll_curves_time(struct mw_coll_curves *curves, enum mw_coll_op op,
 
     *out_s = exp(low + (x - i) * (high - low));
     return true;
+}
+
+int mw_coll_curves_channels(struct mw_coll_curves *curves, enum mw_coll_op op,
+                            const struct mw_group *group)
+{
+    return curve_of(curves, op, group)->n_channels;
 }
 
 bool mw_coll_curves_ask(struct mw_coll_curves *curves, enum mw_coll_op op,

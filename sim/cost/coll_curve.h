@@ -30,6 +30,8 @@ struct mw_coll_point {
     double time_s;
     const char *source; /* of the figure; valid as long as the owner */
     char how[64];       /* "ring ll128, 24 channels"; may be empty */
+    int n_channels;     /* blocks of its kernel, one a multiprocessor; 0: the
+                           model does not say */
 };
 /* Answers for one operation, size and group; false when it cannot (whatever
  * the size, then). Never called twice at a time for the same owner. */
@@ -45,6 +47,9 @@ void mw_coll_curves_free(struct mw_coll_curves *curves);
 bool mw_coll_curves_time(struct mw_coll_curves *curves, enum mw_coll_op op,
                          double bytes, const struct mw_group *group,
                          double *out_s);
+/* Channels of a large one, 64 MiB; 0 where the model cannot say. O(1). */
+int mw_coll_curves_channels(struct mw_coll_curves *curves, enum mw_coll_op op,
+                            const struct mw_group *group);
 /* The model's own answer at this size, to explain the figure. */
 bool mw_coll_curves_ask(struct mw_coll_curves *curves, enum mw_coll_op op,
                         double bytes, const struct mw_group *group,

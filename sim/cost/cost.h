@@ -122,30 +122,31 @@ struct mw_stack_memory {
  * rank, which owns whole tensors (sim/step/share_colls.c). */
 enum mw_share_habit { MW_SHARE_FLAT, MW_SHARE_BY_TENSOR, MW_SHARE_BY_OWNER };
 
-enum { MW_BUCKET_LAYER = -1 };
+enum { MW_BUCKET_LAYER = -1, MW_SMS_NCCL = -1 };
 
 struct mw_stack {
-    const char *name;   /* "megatron-core"; see mw_stack_name */
-    double host_op_s;   /* host time to issue one operator */
-    double host_coll_s; /* and one collective */
-    double host_moe_s;  /* and the routing of one MoE layer, both ways: sorts,
-                           permutations, counts that come back to the host */
+    const char *name;    /* "megatron-core"; see mw_stack_name */
+    double host_op_s;    /* host time to issue one operator */
+    double host_coll_s;  /* and one collective */
+    double host_moe_s;   /* and the routing of one MoE layer, both ways: sorts,
+                            permutations, counts that come back to the host */
     double host_sockets; /* times these where the ranks of tensor parallelism
                             are issued from more than one socket of the node */
-    double op_gap_s;    /* device time that one operator takes beside its work:
-                           its further kernels and the gaps between them */
-    double moe_gap_s;   /* and the routing of one MoE layer, both ways: scores,
-                           groups, losses, capacity, by small kernels */
-    double coll_gap_s;  /* and a collective: jitter of those who join it */
-    double host_step_s; /* per step: logging, data, synchronisation */
-    double straggler;   /* spread between ranks: time x (1 + spread x
-                           sqrt(2 ln ranks)) */
-    double persistent;  /* part of that spread's variance which a device keeps
-                           from pass to pass; the rest is drawn for each pass */
-    double elementwise; /* time of memory-bound operators over their bytes
-                           at the stream rate */
+    double op_gap_s;     /* device time that one operator takes beside its work:
+                            its further kernels and the gaps between them */
+    double moe_gap_s;    /* and the routing of one MoE layer, both ways: scores,
+                            groups, losses, capacity, by small kernels */
+    double coll_gap_s;   /* and a collective: jitter of those who join it */
+    double host_step_s;  /* per step: logging, data, synchronisation */
+    double straggler;    /* spread between ranks: time x (1 + spread x
+                            sqrt(2 ln ranks)) */
+    double persistent;   /* part of that spread's variance which a device keeps
+                            from pass to pass; the rest is drawn for each pass */
+    double elementwise;  /* time of memory-bound operators over their bytes
+                            at the stream rate */
     double step_param_bytes; /* traffic per parameter of a step beside the
-                                optimizer's: norm, unscaling, copies, zeroing */
+                                optimizer's and what sim/step/step_once.c has:
+                                copies */
     double host_pass_bytes;  /* traffic per parameter whose optimizer is on the
                                 host, in its memory, beside the optimizer's */
     double overlap_reduce;   /* part of the gradient reduction that backward
@@ -159,8 +160,16 @@ struct mw_stack {
     double attention; /* rate of its fused attention over the best kernel's */
     double attention_back; /* the same of the backward pass */
     double grouped; /* rate of its experts' products over one batched product */
-    bool sums_in_place;        /* weight gradients' products add to what is
-                                  there (gradient_accumulation_fusion) */
+    bool sums_in_place; /* weight gradients' products add to what is
+                           there (gradient_accumulation_fusion) */
+    /* Multiprocessors that overlapped communication takes, by what it does;
+     * MW_SMS_NCCL: as many as NCCL has channels for it. */
+    double comm_sms, tp_gather_sms, tp_reduce_sms, ep_sms;
+    bool contends;  /* does it take them, and memory bandwidth, from the
+                       computation beside it? (sim/step/contend.c) */
+    bool chunks_tp; /* products and the TP collectives before or behind them
+                       are cut into a part for each rank, so that one runs
+                       beside the other (user buffers, asynchronous TP) */
     bool scatters_boundary;    /* TP ranks send a share each between stages and
                                   gather it there (Narayanan et al., SC 2021,
                                   section 4.1) */
@@ -179,7 +188,10 @@ struct mw_stack {
     bool sorts; /* tokens come by source rank and are copied into the order of
                    the rank's experts, and back */
     bool tensor_lists; /* the optimizer takes all tensors in a few launches */
-    bool binds; /* each process to the socket of its device */
+    bool binds;        /* each process to the socket of its device */
+    bool clips;        /* gradients are clipped by the norm of all of them */
+    bool clips_above;  /* by a pass where the norm is above the limit alone */
+    bool combines;     /* and unscaled by the pass that clips them */
     bool prescales;    /* gradients are divided by the number of replicas where
                           they    lie, before they are summed */
     bool sums_whole;   /* ZeRO-2 and -3: gradients are all-reduced, and a rank
@@ -332,6 +344,11 @@ bool mw_cost_experts(const struct mw_cost_ctx *ctx,
 struct mw_cost mw_cost_coll(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
                             double bytes, const struct mw_group *group,
                             struct mw_explain *explain);
+/* Multiprocessors that NCCL's kernel of such a collective occupies: one block a
+ * channel (NVIDIA/nccl src/device/common.h); of transfers and all-to-alls those
+ * that the group has for a gather. 0 where no model says. */
+double mw_cost_coll_sms(const struct mw_cost_ctx *ctx, enum mw_coll_op op,
+                        const struct mw_group *group);
 /* Part of its time (0 to 1) in which the collective keeps its wire busy: what
  * the time grows with the bytes, d ln t / d ln bytes. The rest is latency. */
 double mw_cost_coll_wire_part(const struct mw_cost_ctx *ctx, enum mw_coll_op op,

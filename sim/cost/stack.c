@@ -12,8 +12,8 @@
  *   stragglers   a group that synchronises waits for the slowest of its ranks
  *   overlap      the part of a transfer that other work can hide
  *
- * Left out: jitter drawn per synchronisation; SMs taken by communication are
- * part of the overlap figures.
+ * What hidden communication takes from the work beside it is no figure of a
+ * stack: sim/step/contend.c. Left out: jitter drawn per synchronisation.
  */
 #include "sim/cost/cost_int.h"
 
@@ -38,9 +38,13 @@ enum {
     LISTS = 256,     /* the optimizer takes all tensors in a few launches */
     SUMS = 512,      /* sharded gradients are all-reduced */
     IN_PLACE = 1024, /* a weight gradient's product adds to what is there */
-    BINDS = 2048     /* each process is bound to its device's socket: NVIDIA's
+    BINDS = 2048,    /* each process is bound to its device's socket: NVIDIA's
                         recipes start theirs by numactl (Megatron-Bridge,
                         scripts/performance/utils/executors.py) */
+    CHUNKS = 4096,   /* of products beside TP collectives */
+    NO_CLIP = 8192,  /* no norm of the gradients, no clipping */
+    CLIPS_ABOVE = 16384, /* gradients are scaled where the norm is too large */
+    COMBINES = 32768     /* and unscaled in the same pass */
 };
 
 static const struct {
@@ -51,68 +55,70 @@ static const struct {
     {"megatron-core",
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
      "overlapped gradients, parameters and tensor parallelism",
-     SCATTERS | SENDS_ONCE | BINDS},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS},
     {"megatron-core-nemo",
      "NeMo and Megatron-Bridge: masters are kept as remainders of weights",
-     SCATTERS | SENDS_ONCE | BINDS},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS},
     {"megatron-core-nemo-graphs",
      "the same with whole iterations in CUDA graphs and fused grouped "
      "products (Megatron-Bridge 0.5.1 of 2026-07, NeMo 26.06, on Blackwell)",
-     SCATTERS | SENDS_ONCE | GRAPHS | BINDS},
+     SCATTERS | SENDS_ONCE | CHUNKS | GRAPHS | CLIPS_ABOVE | BINDS},
     {"megatron-core-lm",
      "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose "
      "arguments "
      "default to dropout in attention and behind it",
-     SCATTERS | SENDS_ONCE},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE},
     {"megatron-core-serial",
      "Megatron-Core with every overlap off and all-to-alls of NCCL",
-     SCATTERS | SORTS | PRESCALES | LISTS},
+     SCATTERS | SORTS | PRESCALES | LISTS | CLIPS_ABOVE},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2021)",
-     SCATTERS},
+     SCATTERS | CLIPS_ABOVE},
     {"megatron-2021-whole",
      "the same until January 2021: each rank of tensor parallelism sends the "
      "whole tensor to the next stage (arXiv:2104.04473, section 4.1)",
-     0},
+     CLIPS_ABOVE},
     {"megatron-2021-async",
      "the same of 2022 and 2023: weight gradients hide the all-reduce of "
      "tensor parallelism and are added to by their products "
      "(--no-gradient-accumulation-fusion takes it back)",
-     SCATTERS | IN_PLACE},
+     SCATTERS | IN_PLACE | CLIPS_ABOVE},
     {"megatron-2021-composed",
      "the same put together from timings of kernels, without the once-per-step "
      "work of the host (vTrain's single-node table)",
-     SCATTERS},
-    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023", SCATTERS},
+     SCATTERS | NO_CLIP},
+    {"megatron-deepspeed", "Megatron-DeepSpeed of 2021 to 2023",
+     SCATTERS | COMBINES},
     {"megatron-deepspeed-bf16", "the same with DeepSpeed's BF16_Optimizer",
-     SCATTERS},
+     SCATTERS | COMBINES},
     {"megatron-deepspeed-zero0", "the same without ZeRO: its FP16_Optimizer",
-     SCATTERS},
+     SCATTERS | COMBINES},
     {"torch-fsdp", "PyTorch FSDP in eager mode: llm-foundry, fms-fsdp", FA2},
     {"torchtitan", "torchtitan: FSDP2 with torch.compile", FA2},
     {"torchtitan-async", "torchtitan with asynchronous tensor parallelism",
-     FA2},
+     FA2 | CHUNKS},
     {"torchtitan-eager", "torchtitan without torch.compile", FA2},
     {"megatron-deepspeed-zero3",
-     "the same with ZeRO-3 of 2021 (DeepSpeed 0.3.17)", SCATTERS | SUMS},
+     "the same with ZeRO-3 of 2021 (DeepSpeed 0.3.17)",
+     SCATTERS | SUMS | COMBINES},
     {"megatron-deepspeed-zero3-sync",
      "the same, waiting for the device after each layer "
      "(--synchronize-each-layer)",
-     SCATTERS | SUMS},
+     SCATTERS | SUMS | COMBINES},
     {"deepspeed",
      "Hugging Face Transformers under DeepSpeed's ZeRO-3, loss "
      "fused with the head",
-     0},
+     COMBINES},
     {"torchtitan-2024", "torchtitan of 2024: the loss is not compiled", FA2},
     {"torchtitan-async-2024", "the same with asynchronous tensor parallelism",
-     FA2},
+     FA2 | CHUNKS},
     {"galvatron", "Hetu-Galvatron: Megatron's layers under PyTorch FSDP", FA2},
     {"litgpt", "LitGPT: PyTorch in eager mode, one GPU or FSDP", FA2},
     {"torchtune", "torchtune: PyTorch in eager mode, one GPU or FSDP2", FA2},
     {"plain-fa2",
      "the same with FlashAttention 2, the best there was before mid-2024", FA2},
-    {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", 0},
+    {"zero-bubble", "the zero-bubble fork of Megatron-LM (2023)", CLIPS_ABOVE},
     {"nanotron", "nanotron", FA2 | BY_TENSOR},
-    {"internevo", "InternEvo", BY_OWNER},
+    {"internevo", "InternEvo", BY_OWNER | COMBINES},
     {"internevo-fsdp", "InternEvo with PyTorch's FSDP", 0},
     {"jax", "MaxText: compiled by XLA", 0},
     {"jax-paxml", "Paxml: compiled by XLA", 0}};
@@ -278,6 +284,11 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
         ctx->stack.sums_in_place = (stacks[i].habits & IN_PLACE) != 0;
         ctx->stack.binds = (stacks[i].habits & BINDS) != 0;
+        ctx->stack.contends = true;
+        ctx->stack.clips_above = (stacks[i].habits & CLIPS_ABOVE) != 0;
+        ctx->stack.combines = (stacks[i].habits & COMBINES) != 0;
+        ctx->stack.clips = (stacks[i].habits & NO_CLIP) == 0;
+        ctx->stack.chunks_tp = (stacks[i].habits & CHUNKS) != 0;
         ctx->stack.prescales = (stacks[i].habits & PRESCALES) != 0;
         ctx->stack.sums_whole = (stacks[i].habits & SUMS) != 0;
         mw_stack_memory_read(ctx->db, stacks[i].name, &ctx->stack.memory);

@@ -39,6 +39,13 @@ static bool is_of(const char *stack, const char *owner)
            (stack[n] == '\0' || stack[n] == '-');
 }
 
+static double sms_of(const struct mw_profile *p, enum mw_profile_field field)
+{
+    double sms = mw_profile_number(p, field);
+
+    return isnan(sms) ? MW_SMS_NCCL : sms;
+}
+
 enum mw_status mw_stack_bucket_read(const struct mw_hwdb *db,
                                     struct mw_stack *stack, struct mw_err *err)
 {
@@ -65,6 +72,10 @@ enum mw_status mw_stack_bucket_read(const struct mw_hwdb *db,
                     : isnan(elements) ? 0
                                       : elements;
     stack->fsdp_prefetch = mw_profile_number(&p, MW_PROFILE_FSDP_PREFETCH);
+    stack->comm_sms = sms_of(&p, MW_PROFILE_COMM_SMS);
+    stack->tp_gather_sms = sms_of(&p, MW_PROFILE_COMM_SMS_TP_GATHER);
+    stack->tp_reduce_sms = sms_of(&p, MW_PROFILE_COMM_SMS_TP_REDUCE);
+    stack->ep_sms = sms_of(&p, MW_PROFILE_COMM_SMS_EP);
     stack->bucket_rank = mw_profile_number(&p, MW_PROFILE_BUCKET_PER_RANK);
     /* DeepSpeed, runtime/zero/stage_1_and_2.py; its BF16_Optimizer's is of a
      * fixed size. */

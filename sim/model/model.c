@@ -102,10 +102,10 @@ const char *mw_coll_op_name(enum mw_coll_op op)
 
 const char *mw_dim_name(enum mw_dim dim)
 {
-    static const char *const names[MW_DIM_COUNT] = {"tp",  "cp", "ep",
-                                                    "etp", "pp", "dp"};
+    static const char *const names[MW_DIM_COUNT + 1] = {"tp", "cp", "ep", "etp",
+                                                        "pp", "dp", "all"};
 
-    return (unsigned)dim < MW_DIM_COUNT ? names[dim] : "?";
+    return (unsigned)dim <= MW_DIM_COUNT ? names[dim] : "?";
 }
 
 /* ---- check -----------------------------------------------------------------

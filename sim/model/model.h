@@ -224,7 +224,8 @@ enum mw_dim {
     MW_DIM_DP,
     MW_DIM_COUNT
 };
-const char *mw_dim_name(enum mw_dim dim); /* "tp" */
+/* "tp"; of MW_DIM_COUNT "all". */
+const char *mw_dim_name(enum mw_dim dim);
 
 /* Exchanges with routed experts, of forward tokens and results or of their
  * gradients: the layer's first product of shared experts and what is around it

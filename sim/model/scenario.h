@@ -37,6 +37,9 @@ extern const struct mw_enum mw_lora_targets_enums[];
 extern const struct mw_enum mw_base_dtype_enums[];
 extern const struct mw_enum mw_scaling_enums[];
 extern const struct mw_enum mw_loss_enums[];
+extern const struct mw_enum mw_clip_enums[];
+/* Are gradients clipped by the norm of all of them? As the stack does. */
+enum mw_clip { MW_CLIP_STACK, MW_CLIP_NORM, MW_CLIP_NONE };
 struct mw_workload {
     int64_t seq;
     int64_t global_batch;     /* sequences per step */
@@ -54,7 +57,8 @@ struct mw_workload {
                            tokens; 0: a sequence is one document */
     enum mw_scaling scaling; /* of FP8 operands */
     enum mw_loss loss;
-    int loss_chunks;         /* head and loss in so many parts; 1: whole */
+    int loss_chunks; /* head and loss in so many parts; 1: whole */
+    enum mw_clip clip;
     double capacity_factor;  /* an expert takes at most so many times the mean
                                 of what is routed; 0: all, nothing is dropped */
     bool pads_to_capacity;   /* and computes as many, got or not */

@@ -14,7 +14,7 @@ struct mw_raw_workload {
     int dtype, grad_dtype, attention, flops, optimizer;
     bool has_dropout;
     int lora_rank, lora_targets, base_dtype, scaling;
-    int main_params, exp_avg, exp_avg_sq, loss, loss_chunks;
+    int main_params, exp_avg, exp_avg_sq, loss, loss_chunks, clip;
     double capacity_factor, expert_imbalance;
     bool pads_to_capacity;
     const char *router_counts;

@@ -97,6 +97,10 @@ const struct mw_enum mw_loss_enums[] = {{"stack", MW_LOSS_STACK},
                                         {"eager", MW_LOSS_EAGER},
                                         {"fused", MW_LOSS_FUSED},
                                         {NULL, 0}};
+const struct mw_enum mw_clip_enums[] = {{"stack", MW_CLIP_STACK},
+                                        {"norm", MW_CLIP_NORM},
+                                        {"none", MW_CLIP_NONE},
+                                        {NULL, 0}};
 #define W_AT(member) offsetof(struct mw_raw_workload, member)
 /* The row from which on defaults stay out of the hash. */
 #define FIRST_YOUNG_KEY "lora_rank"
@@ -224,6 +228,11 @@ const struct mw_field mw_workload_fields[] = {
      .type = MW_F_STR,
      .offset = W_AT(router_counts),
      .doc = "a CSV table of the tokens that each expert gets"},
+    {.key = "clip_grad",
+     .type = MW_F_ENUM,
+     .offset = W_AT(clip),
+     .enums = mw_clip_enums,
+     .doc = "whether gradients are clipped by their norm"},
     MW_FIELD_END};
 
 const struct mw_enum mw_framework_enums[] = {
@@ -410,6 +419,7 @@ struct mw_workload mw_workload_of(const struct mw_raw_workload *raw)
         .scaling = (enum mw_scaling)raw->scaling,
         .loss = (enum mw_loss)raw->loss,
         .loss_chunks = raw->loss_chunks,
+        .clip = (enum mw_clip)raw->clip,
         .capacity_factor = raw->capacity_factor,
         .pads_to_capacity = raw->pads_to_capacity,
         .expert_imbalance = raw->expert_imbalance};

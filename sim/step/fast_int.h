@@ -42,6 +42,7 @@ struct mw_fast_price {
     struct mw_fast_unit {
         int unit;
         double s[MW_PHASE_COUNT][MW_LANE_COUNT], host_s[MW_PHASE_COUNT];
+        double matrix_s[MW_PHASE_COUNT];
         struct mw_unit_size size;
     } unit[]; /* [n_units]; the others are all 0 */
 };

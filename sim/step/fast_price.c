@@ -196,6 +196,7 @@ static struct mw_fast_price *add_price(struct mw_fast *f,
 
             memcpy(u->s[phase], c->s, sizeof u->s[phase]);
             u->host_s[phase] = c->host_s;
+            u->matrix_s[phase] = c->matrix_s;
         }
     }
     *find_slot(f, key) = made;
@@ -221,6 +222,7 @@ static void recall(struct mw_fast *f, const struct mw_fast_price *known)
 
             memcpy(c->s, u->s[phase], sizeof c->s);
             c->host_s = u->host_s[phase];
+            c->matrix_s = u->matrix_s[phase];
         }
     }
     p->fetch_s = known->fetch_s;

@@ -26,8 +26,12 @@
  * backward pass to be there from the forward pass: for alike layers the two
  * differ by that gather alone.
  *
- * Left out: parts of a layer as units; that a gather ahead crosses the end of
- * a pass; of two kinds of layers memory takes the larger ones to be neighbours.
+ * The work beside what is hidden takes longer (contend.c), which stands with
+ * what is exposed.
+ *
+ * Left out: that longer work hides more; parts of a layer as units; that a
+ * gather ahead crosses the end of a pass; of two kinds of layers memory takes
+ * the larger ones to be neighbours.
  */
 #include "sim/step/step_int.h"
 
@@ -242,6 +246,43 @@ static double expose(const struct mw_step_price *p, struct piece *v, int n,
     return exposed_s;
 }
 
+/* What the work of a way takes longer beside hidden_s of its collectives, which
+ * take all_s (contend.c). */
+static double slowed_s(const struct mw_step_price *p, const struct mw_vstage *v,
+                       bool is_back, double all_s, double hidden_s)
+{
+    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
+                                      mw_step_sharers(p, p->expert_group, 0)};
+    enum mw_phase first = is_back ? MW_PHASE_R : MW_PHASE_F;
+    enum mw_phase last = is_back ? MW_PHASE_W : MW_PHASE_F;
+    struct mw_comm_load load = {.time_s = all_s};
+    double all_work_s = work_s(p, v->n_units, first, last);
+    double compute_s = 0, matrix_s = 0;
+    struct mw_zero_colls colls;
+
+    mw_zero_many_colls(p, v->n_units, groups, &colls);
+    mw_zero_colls_load(p, &colls, is_back ? MW_ZERO_BACKWARD : MW_ZERO_FORWARD,
+                       &load);
+    if (is_back) {
+        mw_zero_colls_load(p, &colls, MW_ZERO_SCATTER, &load);
+    }
+    for (int unit = 0; unit < p->n_kinds; unit++) {
+        for (int phase = (int)first; phase <= (int)last; phase++) {
+            const struct mw_phase_cost *c = &p->cost[unit].phase[phase];
+
+            compute_s += v->n_units[unit] * c->s[MW_LANE_COMPUTE];
+            matrix_s += v->n_units[unit] * c->matrix_s;
+        }
+    }
+    if (!(compute_s > 0) || !(all_work_s > 0)) {
+        return 0;
+    }
+    double growth = mw_step_growth(p, &load, fmin(matrix_s / compute_s, 1)) *
+                    compute_s / all_work_s;
+
+    return hidden_s * growth / (1 + growth);
+}
+
 void mw_fsdp_expose(const struct mw_step_price *p, struct mw_vstage *v)
 {
     v->wrap_s[0] = v->wrap_s[1] = 0;
@@ -258,7 +299,15 @@ void mw_fsdp_expose(const struct mw_step_price *p, struct mw_vstage *v)
         for (int i = 0; i < n; i++) {
             way[i] = times[back ? n - 1 - i : i].way[back];
         }
-        v->wrap_s[back] = expose(p, way, n, &v->wrap_part[back]);
+        double all_s = 0;
+
+        for (int i = 0; i < n; i++) {
+            all_s += way[i].gather_s + way[i].scatter_s;
+        }
+        double shown_s = expose(p, way, n, &v->wrap_part[back]);
+
+        v->wrap_s[back] =
+            shown_s + slowed_s(p, v, back == 1, all_s, all_s - shown_s);
     }
     mw_free(way);
     mw_free(times);

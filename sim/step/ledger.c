@@ -179,6 +179,8 @@ static void add_tail(struct sums *s, int d)
     }
     mw_zero_reduce_colls(p, share.params, share.buckets, groups, &colls);
     add_colls(s, 1, &colls);
+    add(s, MW_DIM_COUNT, MW_ALL_REDUCE, s->f->tail[d].once.n_reduces,
+        MW_ONCE_NUMBER_BYTES, &s->f->tail[d].once.group);
     for (int i = 0; i < 2; i++) {
         if (p->layout->zero == 1 || p->layout->zero == 2) {
             double n = mw_share_gathers(p, &share, i);
@@ -343,12 +345,16 @@ void mw_ledger_expose(struct mw_ledger *ledger,
     double alone_s[MW_SPAN_KIND_COUNT] = {0};
 
     for (size_t i = 0; i < ledger->n; i++) {
-        alone_s[kind_of(ledger->v[i].dim)] += ledger->v[i].time_s;
+        alone_s[kind_of(ledger->v[i].dim)] +=
+            ledger->v[i].dim == MW_DIM_COUNT ? 0 : ledger->v[i].time_s;
     }
     for (size_t i = 0; i < ledger->n; i++) {
         struct mw_ledger_row *row = &ledger->v[i];
         enum mw_span_kind kind = kind_of(row->dim);
 
-        row->exposed_s = breakdown_s[kind] * row->time_s / alone_s[kind];
+        /* Of the whole step's numbers nothing is hidden. */
+        row->exposed_s = row->dim == MW_DIM_COUNT
+                             ? row->time_s
+                             : breakdown_s[kind] * row->time_s / alone_s[kind];
     }
 }

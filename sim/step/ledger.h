@@ -9,7 +9,7 @@
 #include "sim/step/step.h"
 
 struct mw_ledger_row {
-    enum mw_dim dim;
+    enum mw_dim dim; /* MW_DIM_COUNT: no dimension's, but of all ranks */
     enum mw_coll_op op;
     double count; /* per step */
     double

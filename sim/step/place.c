@@ -145,6 +145,7 @@ void mw_step_place_groups(struct mw_step_price *p,
     p->grad_group = at.grad;
     p->expert_group = at.expert;
     p->replica_group = at.replica;
+    mw_step_place_numbers(p, layout);
 }
 
 const struct mw_group *mw_step_op_group(const struct mw_step_price *p,

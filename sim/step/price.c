@@ -3,16 +3,6 @@
  * head) phase by phase. Collectives inside a pass block it, so a pass is
  * compute plus the collectives of each dimension.
  *
- * ZeRO-2 and -3 (Rajbhandari et al., SC 2020, section 5): the gradients of a
- * layer are scattered, and under ZeRO-3 its parameters gathered, once per
- * micro-batch and pass. On a GPU the neighbour layer's work hides the part that
- * the stack's overlap_fsdp says; what is longer than that work is exposed in
- * the DP lane, and so are the first gather and the last scatter of a pass. On a
- * CPU nothing is hidden. With dp_shard each scatter is followed by an
- * all-reduce of the shares over the replicas (Zhao et al., "PyTorch FSDP", VLDB
- * 2023, section 3.2.2); with reshard false what was gathered forward is there
- * backward; with ZeRO++ both are smaller (zero_colls.c).
- *
  * Exchanges of ring attention (sim/model/ops_attention.c) run while attention
  * computes with the block at hand, for all cores but the last. What a core is
  * too short for is exposed, and so is the exchange after the last core (a
@@ -21,7 +11,7 @@
  * Each operator and collective also takes the host some time to issue
  * (sim/cost/stack.c); vstage.c compares that with the device's time.
  */
-#include "sim/step/shared_experts.h"
+#include "sim/step/hide.h"
 
 #include <math.h>
 
@@ -54,29 +44,6 @@ static enum mw_lane lane_of(enum mw_dim dim)
     return MW_LANE_DP;
 }
 
-/* Part of a layer's collectives that the stack hides behind the pass's own
- * work. */
-static double overlap_of(const struct mw_step_price *p, enum mw_lane lane)
-{
-    const struct mw_stack *stack = &p->ctx->stack;
-
-    switch (lane) {
-    case MW_LANE_TP:
-        return mw_step_overlap(p, MW_OVERLAP_TP, stack->overlap_tp);
-    case MW_LANE_CP:
-        return stack->overlap_cp;
-    case MW_LANE_EP:
-        return stack->overlap_ep;
-    case MW_LANE_COMPUTE:
-    case MW_LANE_DP:
-    case MW_LANE_OFFLOAD:
-    case MW_LANE_HOST:
-    case MW_LANE_COUNT:
-        break;
-    }
-    return 0;
-}
-
 /* The cores of a phase, while exchanges are added: how many windows there are
  * and what is left of each. */
 struct ring {
@@ -84,17 +51,17 @@ struct ring {
     double window_s;
 };
 
-/* Exposed time of a ring's exchanges. */
-static double ring_exposed_s(const struct mw_op *op, double each_s,
-                             struct ring *ring)
+/* A ring's exchanges: what shows of them, and how long they slow the cores. */
+static struct mw_overlapped ring_beside(const struct mw_op *op, double each_s,
+                                        double growth, struct ring *ring)
 {
-    int n = mw_op_times(op), hidden = n < ring->n_windows ? n : ring->n_windows;
-    double exposed_s;
+    int n = mw_op_times(op), in = n < ring->n_windows ? n : ring->n_windows;
+    struct mw_overlapped one =
+        mw_step_beside(each_s, 1, ring->window_s, growth);
 
-    exposed_s =
-        hidden * fmax(0, each_s - ring->window_s) + (n - hidden) * each_s;
-    ring->window_s = fmax(0, ring->window_s - each_s);
-    return exposed_s;
+    ring->window_s = fmax(0, ring->window_s - (one.hidden_s - one.slowed_s));
+    return (struct mw_overlapped){in * one.shown_s + (n - in) * each_s,
+                                  in * one.hidden_s, in * one.slowed_s};
 }
 
 /* The phase that operators are added to. */
@@ -107,17 +74,40 @@ struct phase_at {
     struct mw_beside_s beside;
 };
 
-/*
- * Collectives of tensor parallelism that a layer's backward products hide from
- * each other (Megatron-LM, core/tensor_parallel/layers.py): while the weight
- * gradient is computed, the input gradient is reduced; with sequence
- * parallelism the saved input is gathered while the input gradient is computed.
- */
-static bool is_async(const struct mw_op *op)
+/* What a collective takes while it runs; it is priced. */
+static struct mw_comm_load load_of(const struct mw_step_price *p,
+                                   const struct mw_op *op, double coll_bytes,
+                                   double time_s)
 {
-    return op->kind == MW_OP_COLL && op->dim == MW_DIM_TP &&
-           (op->pass == MW_PASS_W ||
-            (op->pass == MW_PASS_B && op->coll != MW_ALL_GATHER));
+    struct mw_comm_load load = {.time_s = time_s};
+
+    if (op->kind == MW_OP_COLL) {
+        mw_step_load_add(p, op->coll, op->dim, mw_op_times(op) * coll_bytes,
+                         mw_step_op_group(p, op), &load);
+    }
+    return load;
+}
+
+/* Exchanges of a ring, beside attention; what shows of them. */
+static double add_ring(const struct mw_step_price *p, const struct mw_op *op,
+                       double each_s, const struct mw_comm_load *load,
+                       struct ring *ring, struct mw_phase_cost *out)
+{
+    struct mw_overlapped at =
+        ring_beside(op, each_s, mw_step_growth(p, load, 1), ring);
+
+    out->ring_s += at.shown_s;
+    out->slowed_s += at.slowed_s;
+    out->s[MW_LANE_COMPUTE] += at.slowed_s;
+    return at.shown_s;
+}
+
+static void add_load(struct mw_phase_cost *out, enum mw_lane lane,
+                     const struct mw_comm_load *load)
+{
+    out->load[lane].time_s += load->time_s;
+    out->load[lane].bytes += load->bytes;
+    out->load[lane].sm_bytes += load->sm_bytes;
 }
 
 static void add_op(struct mw_step_price *p, const struct mw_op *op,
@@ -140,20 +130,24 @@ static void add_op(struct mw_step_price *p, const struct mw_op *op,
     double shown_s = n * cost.time_s;
 
     mw_step_note_beside(op, shown_s, &at->beside);
+    struct mw_comm_load load = load_of(p, op, coll_bytes, shown_s);
+
     if (op->is_ring) {
-        shown_s = ring_exposed_s(op, cost.time_s, &at->ring);
-        out->ring_s += shown_s;
+        shown_s = add_ring(p, op, cost.time_s, &load, &at->ring, out);
     } else {
+        add_load(out, lane, &load);
         out->s[lane] += shown_s;
-        out->async_s += is_async(op) ? shown_s : 0;
+        out->matrix_s +=
+            op->kind == MW_OP_GEMM || op->kind == MW_OP_ATTENTION ? shown_s : 0;
+        out->async_s += mw_step_is_async(op) ? shown_s : 0;
     }
     if (is_coll && p->wires != NULL) {
-        struct mw_wire_load load = {op->coll, coll_bytes,
+        struct mw_wire_load wire = {op->coll, coll_bytes,
                                     mw_step_op_group(p, op)};
 
-        mw_wires_add(p, &load, n * cost.time_s - shown_s,
+        mw_wires_add(p, &wire, n * cost.time_s - shown_s,
                      p->wires->s[at->unit][at->phase][MW_LANE_COMPUTE]);
-        mw_wires_add(p, &load, shown_s, p->wires->s[at->unit][at->phase][lane]);
+        mw_wires_add(p, &wire, shown_s, p->wires->s[at->unit][at->phase][lane]);
     }
     double issue_s = 0;
 
@@ -190,47 +184,7 @@ static void add_ops(struct mw_step_price *p, const struct mw_ops *ops,
     }
 }
 
-/* Takes off what is hidden: first by the other product of a backward pass,
- * then by the rest of the pass, which no two collectives use twice. Exchanges
- * of a ring have had their windows. */
-static void hide(struct mw_step_price *p, enum mw_step_unit unit,
-                 const struct mw_beside_s *beside)
-{
-    struct mw_phase_cost *cost = p->cost[unit].phase;
-
-    for (int i = 0; i < MW_PHASE_COUNT; i++) {
-        double shared_s =
-            mw_step_hide_beside(p, unit, (enum mw_phase)i, beside);
-        double window_s = fmax(0, cost[i].s[MW_LANE_COMPUTE] - shared_s);
-
-        if (cost[i].async_s > 0) {
-            enum mw_phase other = i == MW_PHASE_B ? MW_PHASE_W : MW_PHASE_B;
-
-            mw_step_move_behind(
-                p, unit, (enum mw_phase)i, MW_LANE_TP, other,
-                cost[i].async_s -
-                    mw_step_exposed_s(
-                        cost[i].async_s,
-                        mw_step_overlap(p, MW_OVERLAP_TP,
-                                        p->ctx->stack.overlap_tp_back),
-                        cost[other].s[MW_LANE_COMPUTE]));
-        }
-        for (int lane = MW_LANE_TP; lane <= MW_LANE_EP; lane++) {
-            double whole_s = cost[i].s[lane];
-            double hidden_s =
-                whole_s - mw_step_exposed_s(whole_s,
-                                            overlap_of(p, (enum mw_lane)lane),
-                                            window_s);
-
-            mw_step_move_behind(p, unit, (enum mw_phase)i, (enum mw_lane)lane,
-                                (enum mw_phase)i, hidden_s);
-            window_s -= hidden_s;
-        }
-        cost[i].s[MW_LANE_CP] += cost[i].ring_s;
-    }
-}
-
-static double blocking_s(const struct mw_phase_cost *c)
+double mw_step_blocking_s(const struct mw_phase_cost *c)
 {
     double sum = 0;
 
@@ -238,65 +192,6 @@ static double blocking_s(const struct mw_phase_cost *c)
         sum += c->s[lane];
     }
     return sum;
-}
-
-static void add_zero(struct mw_step_price *p, enum mw_step_unit unit,
-                     struct mw_explain *explain)
-{
-    struct mw_phase_cost *phase = p->cost[unit].phase;
-    const struct mw_unit_size *size = &p->size[unit];
-    double dense = size->dense_params + mw_step_copy_params(p, unit);
-    double overlap = p->ctx->stack.overlap_fsdp;
-    bool gathers = (p->layout->overlap_off & MW_OVERLAP_PARAMS) == 0;
-    bool scatters = (p->layout->overlap_off & MW_OVERLAP_GRADS) == 0;
-    bool wraps = mw_layout_wraps(p->layout);
-    double gather_s, again_s, scatter_s, work_f_s = 0, work_b_s = 0;
-    const struct mw_group groups[] = {mw_step_sharers(p, p->grad_group, 0),
-                                      mw_step_sharers(p, p->expert_group, 0)};
-    struct mw_zero_colls colls;
-
-    if (p->layout->zero < 2) {
-        return;
-    }
-    mw_zero_unit_colls(p, unit, groups, &colls);
-    scatter_s = mw_zero_colls_s(p, &colls, MW_ZERO_SCATTER) +
-                mw_step_replicas_s(p, dense, size->expert_params, 1);
-    gather_s = mw_zero_colls_s(p, &colls, MW_ZERO_FORWARD);
-    again_s = mw_zero_colls_s(p, &colls, MW_ZERO_BACKWARD);
-    phase[MW_PHASE_F].s[MW_LANE_COMPUTE] += mw_zero_spread_s(p, unit);
-    phase[MW_PHASE_W].s[MW_LANE_COMPUTE] += mw_zero_pack_s(p, unit);
-    if (overlap > 0 && !wraps) {
-        work_f_s = blocking_s(&phase[MW_PHASE_F]);
-        work_b_s = blocking_s(&phase[MW_PHASE_R]) +
-                   blocking_s(&phase[MW_PHASE_B]) +
-                   blocking_s(&phase[MW_PHASE_W]);
-        p->fetch_s = fmax(p->fetch_s, gathers ? fmin(gather_s, work_f_s) : 0);
-        p->flush_s = fmax(p->flush_s, scatters ? fmin(scatter_s, work_b_s) : 0);
-    }
-    double beside_s = (gathers ? again_s : 0) + (scatters ? scatter_s : 0);
-
-    if (!wraps) { /* else stage by stage (fsdp_units.c) */
-        phase[MW_PHASE_F].s[MW_LANE_DP] =
-            mw_step_exposed_s(gather_s, gathers ? overlap : 0, work_f_s);
-        phase[MW_PHASE_W].s[MW_LANE_DP] =
-            mw_step_exposed_s(beside_s, overlap, work_b_s) +
-            (again_s + scatter_s - beside_s);
-    }
-    phase[MW_PHASE_F].bytes[MW_LANE_DP] =
-        mw_zero_colls_bytes(&colls, MW_ZERO_FORWARD);
-    phase[MW_PHASE_W].bytes[MW_LANE_DP] =
-        mw_zero_colls_bytes(&colls, MW_ZERO_BACKWARD) +
-        mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
-        mw_step_replicas_bytes(p, dense, size->expert_params);
-    if (p->wires != NULL) {
-        mw_wires_add_zero(p, unit, &colls);
-    }
-    if (!wraps) {
-        mw_explain_child(explain, "ZeRO gather and scatter",
-                         phase[MW_PHASE_F].s[MW_LANE_DP] +
-                             phase[MW_PHASE_W].s[MW_LANE_DP],
-                         "longer than the layer's own work", NULL);
-    }
 }
 
 static int n_routers(const struct mw_step_price *p, enum mw_step_unit unit)
@@ -308,6 +203,31 @@ static int n_routers(const struct mw_step_price *p, enum mw_step_unit unit)
         return p->scenario->model.n_mtp;
     }
     return mw_unit_is_moe(unit);
+}
+
+static void add_chunks(const struct mw_step_price *p, enum mw_step_unit unit,
+                       const struct mw_ops *ops, struct mw_phase_cost *out,
+                       struct mw_explain *explain)
+{
+    double chunks_s = mw_step_chunks_s(p, unit, ops);
+
+    out->s[MW_LANE_COMPUTE] += chunks_s;
+    out->matrix_s += chunks_s;
+    if (chunks_s > 0) {
+        mw_explain_child(explain, "products in parts", chunks_s,
+                         "tp x T(m / tp) - T(m), beside collectives of tp",
+                         NULL);
+    }
+}
+
+static void explain_slowed(double slowed_s, struct mw_explain *explain)
+{
+    if (slowed_s > 0) {
+        mw_explain_child(explain, "slower beside communication", slowed_s,
+                         "work done meanwhile x (SMs / (SMs - k), bandwidth / "
+                         "what is left of it) - 1",
+                         NULL);
+    }
 }
 
 void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
@@ -335,6 +255,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
 
         add_ops(p, &ops, &at);
         beside[phase] = at.beside;
+        add_chunks(p, unit, &ops, out, child[phase]);
         out->host_s += mw_step_graph_s(p, at.n_captured);
         if (ops.n > 0 && mw_step_graph(p) != MW_GRAPH_ITERATION) {
             /* F and B and W alike */
@@ -347,11 +268,12 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         }
     }
     mw_array_release(&ops);
-    hide(p, unit, beside);
+    mw_step_hide(p, unit, beside);
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
         if (child[phase] != NULL) {
-            double device_s = blocking_s(&p->cost[unit].phase[phase]);
+            double device_s = mw_step_blocking_s(&p->cost[unit].phase[phase]);
 
+            explain_slowed(p->cost[unit].phase[phase].slowed_s, child[phase]);
             mw_step_explain_beside(p, (enum mw_phase)phase, beside,
                                    child[phase]);
             child[phase]->value_s = device_s;
@@ -359,7 +281,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
                 p->cost[unit].phase[phase].host_s > device_s ? "host" : NULL;
         }
     }
-    add_zero(p, unit, node);
+    mw_step_add_zero(p, unit, node);
     mw_offload_add(p, unit, node);
 }
 

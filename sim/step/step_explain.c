@@ -113,30 +113,43 @@ static const char *bound_of(const struct mw_group *g)
     return g->n_nodes > 1 ? "network" : "links";
 }
 
-/* Collectives once a step: shown, hidden behind passes, in so many messages. */
+/* Collectives once a step: shown, hidden behind passes, in so many messages;
+ * and what passes take longer beside them. */
+struct once {
+    mw_time shown_ps; /* with what is slowed */
+    double hidden_s, slowed_s, n_buckets;
+};
+
 static void add_once(struct mw_explain *stage, const char *name,
-                     const struct mw_group *group, mw_time shown_ps,
-                     double hidden_s, double n_buckets, const char *alone)
+                     const struct mw_group *group, const struct once *once,
+                     const char *alone)
 {
-    double shown_s = mw_time_to_s(shown_ps);
+    double shown_s = mw_time_to_s(once->shown_ps), hidden_s = once->hidden_s;
     struct mw_explain *node;
 
-    if (shown_ps == 0) {
+    if (once->shown_ps == 0) {
         return;
     }
     node = mw_explain_child(stage, name, shown_s,
                             "what passes do not hide of it", NULL);
     node->bound = bound_of(group);
-    if (n_buckets > 0) {
+    if (once->n_buckets > 0) {
         mw_explain_child(
-            node, "bucket", (shown_s + hidden_s) / n_buckets,
+            node, "bucket",
+            (shown_s - once->slowed_s + hidden_s) / once->n_buckets,
             mw_arena_printf(stage->arena,
                             "T(bytes / n); the %s has no pass beside it",
                             alone),
             "the layout's bucket_size, else the stack's")
-            ->count = n_buckets;
+            ->count = once->n_buckets;
         mw_explain_child(node, "behind passes", -hidden_s,
                          "hidden of them, and so not in the step", NULL);
+    }
+    if (once->slowed_s > 0) {
+        mw_explain_child(node, "passes beside them", once->slowed_s,
+                         "slower while those take multiprocessors and memory "
+                         "bandwidth",
+                         NULL);
     }
 }
 
@@ -147,6 +160,52 @@ static void add_plain(struct mw_explain *stage, const char *name, mw_time ps,
         mw_explain_child(stage, name, mw_time_to_s(ps), formula, NULL)->bound =
             bound;
     }
+}
+
+/* Passes over gradients, and the update of what they change. */
+static void add_update(const struct mw_step_frame *f, const struct mw_tail *t,
+                       struct mw_explain *stage)
+{
+    static const char *const names[] = {
+        "zeroing gradients", "scaling by the replicas",
+        "unscaling, what is not finite", "norm of the gradients", "clipping"};
+    double all_bytes = t->update_bytes + mw_step_once_bytes(&t->once);
+    double device_s = mw_time_to_s(t->optimizer_ps - t->muon_ps) -
+                      t->once.reduce_s - f->price.ctx->stack.host_step_s;
+    struct mw_explain *node;
+
+    if (t->optimizer_ps == t->muon_ps) {
+        return;
+    }
+    node = mw_explain_child(
+        stage, "optimizer", mw_time_to_s(t->optimizer_ps - t->muon_ps),
+        "bytes / memory bandwidth, and what the host does once", NULL);
+    node->bound = "memory";
+    for (int i = 0; i < MW_ONCE_COUNT; i++) {
+        if (t->once.bytes[i] > 0) {
+            mw_explain_child(node, names[i],
+                             device_s * t->once.bytes[i] / all_bytes,
+                             mw_arena_printf(stage->arena, "%.6g MB",
+                                             t->once.bytes[i] / 1e6),
+                             "sim/step/step_once.c")
+                ->bound = "memory";
+        }
+    }
+    if (t->once.reduce_s > 0) {
+        mw_explain_child(
+            node, "all_reduce of the norm", t->once.reduce_s,
+            mw_arena_printf(
+                stage->arena, "%d number%s over %d ranks", t->once.n_reduces,
+                t->once.n_reduces == 1 ? "" : "s", t->once.group.n_ranks),
+            "sim/step/step_once.c")
+            ->bound = "latency";
+    }
+    mw_explain_child(node, "update", device_s * t->update_bytes / all_bytes,
+                     mw_arena_printf(stage->arena,
+                                     "%.6g MB: states, weights, copies",
+                                     t->update_bytes / 1e6),
+                     NULL)
+        ->bound = "memory";
 }
 
 static void add_tail(const struct mw_step_frame *f, int d,
@@ -161,21 +220,22 @@ static void add_tail(const struct mw_step_frame *f, int d,
         add_plain(stage, "reduction of the tied embedding", t->embedding_ps,
                   "between the first and the last stage", bound_of(&pair));
     }
-    add_once(stage, "gradient reduction", &p->grad_group, t->reduce_ps,
-             t->hidden_reduce_s, t->reduce_buckets, "last");
+    const struct once reduce = {t->reduce_ps, t->hidden_reduce_s,
+                                t->slowed_reduce_s, t->reduce_buckets};
+    const struct once gather = {t->gather_ps, t->hidden_gather_s,
+                                t->slowed_gather_s, t->gather_buckets};
+
+    add_once(stage, "gradient reduction", &p->grad_group, &reduce, "last");
     add_plain(stage, "gradients that tp ranks share", t->shared_ps,
               "all-reduce over tp", bound_of(&p->group[MW_DIM_TP]));
     add_plain(stage, "Muon's products", t->muon_ps,
               "5 Newton-Schulz steps of 3 bf16 products on each matrix",
               "compute");
-    add_plain(stage, "optimizer", t->optimizer_ps - t->muon_ps,
-              "state bytes / memory bandwidth, and what the host does once",
-              "memory");
+    add_update(f, t, stage);
     add_plain(stage, "optimizer on the host", t->offload_ps,
               "state bytes / host memory bandwidth, less the device's own part",
               "host");
-    add_once(stage, "parameter gather", &p->grad_group, t->gather_ps,
-             t->hidden_gather_s, t->gather_buckets, "first");
+    add_once(stage, "parameter gather", &p->grad_group, &gather, "first");
 }
 
 /* The last of the stages from d on that are alike. */

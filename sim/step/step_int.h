@@ -13,8 +13,10 @@
 #ifndef MW_SIM_STEP_STEP_INT_H
 #define MW_SIM_STEP_STEP_INT_H
 
+#include "sim/step/contend.h"
 #include "sim/step/router_load.h"
 #include "sim/step/step.h"
+#include "sim/step/step_once.h"
 
 enum mw_step_unit {
     MW_UNIT_DENSE,
@@ -60,6 +62,9 @@ struct mw_step_wires {
 
 struct mw_phase_cost {
     double s[MW_LANE_COUNT];
+    double matrix_s; /* of compute: products and attention, alone */
+    double slowed_s; /* of compute: longer beside the unit's own collectives */
+    struct mw_comm_load load[MW_LANE_COUNT];
     double bytes[MW_LANE_COUNT]; /* compute: device memory; else messages */
     double async_s; /* collectives in it that the other product of a backward
                        pass may hide */
@@ -103,8 +108,9 @@ struct mw_step_price {
     /* Ranks that reduce a gradient together; under ZeRO those that share it
      * out, and those that hold the same share of it (one without dp_shard). */
     struct mw_group grad_group, expert_group, replica_group;
+    double number_s[2]; /* one number added up by a replica, by all ranks */
     int n_copies; /* of the model in the pipeline: two routes hold it twice, and
-                     both holders of a stage share its gradients */
+               both holders of a stage share its gradients */
     /* ZeRO-2 and 3 in a pipeline: the head gathers and scatters a copy of the
      * tied embedding of its own. */
     bool has_tied_copy;
@@ -140,12 +146,16 @@ struct mw_tail {
     mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
     mw_time optimizer_ps;
-    mw_time muon_ps;    /* of it: Muon's products */
+    mw_time muon_ps;          /* of it: Muon's products */
+    struct mw_step_once once; /* of the optimizer's time */
+    double update_bytes;      /* of the same device memory, the update's own */
     mw_time offload_ps; /* what the host's part of the optimizer takes longer */
     mw_time gather_ps;  /* parameters, ZeRO-1 and -2 */
     double reduce_bytes, embedding_bytes, shared_bytes, gather_bytes;
     double reduce_buckets, gather_buckets; /* messages, dense and of experts */
     double hidden_reduce_s, hidden_gather_s; /* behind passes */
+    double slowed_reduce_s, slowed_gather_s; /* in their times: what passes
+                                                take longer beside them */
     /* What of a wire the reduction and the gather take, hidden or not; 0
      * without p->wires. */
     double reduce_part[MW_WIRE_KINDS], gather_part[MW_WIRE_KINDS];
@@ -327,6 +337,10 @@ struct mw_pieces mw_zero_colls_pieces(const struct mw_step_price *p,
 /* Of messages to other ranks, as mw_cost_coll counts them. */
 double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
                            enum mw_zero_when when);
+/* Adds what they take while they run, but for their time. */
+void mw_zero_colls_load(const struct mw_step_price *p,
+                        const struct mw_zero_colls *colls,
+                        enum mw_zero_when when, struct mw_comm_load *load);
 /* Device time of compression, 0 without: spreading gathered weights of a unit,
  * packing its gradients; packing the momentum of so many parameters, of which
  * the rank sums a share. Counted as the bytes of the passes over memory. */
@@ -398,9 +412,6 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v);
 void mw_host_wait(const double host_s[MW_PHASE_COUNT],
                   const double device_s[MW_PHASE_COUNT],
                   double out[MW_PHASE_COUNT]);
-/* Exposed seconds of a transfer of which `overlap` can hide behind window_s of
- * work: the rest, and what the window is too short for. */
-double mw_step_exposed_s(double transfer_s, double overlap, double window_s);
 /* Parameters of a list of virtual stages on one device are given as units. The
  * holders of a tied embedding are the first and the last device. */
 void mw_tail_of(const struct mw_step_price *p, int device,

@@ -165,10 +165,12 @@ static void fill_tail(const struct mw_step_price *p, int device,
 
         fill(p, &load, share.buckets[i], &gather);
     }
-    set_part(mw_time_to_s(tail->reduce_ps) + tail->hidden_reduce_s, &reduce,
-             tail->reduce_part);
-    set_part(mw_time_to_s(tail->gather_ps) + tail->hidden_gather_s, &gather,
-             tail->gather_part);
+    set_part(mw_time_to_s(tail->reduce_ps) - tail->slowed_reduce_s +
+                 tail->hidden_reduce_s,
+             &reduce, tail->reduce_part);
+    set_part(mw_time_to_s(tail->gather_ps) - tail->slowed_gather_s +
+                 tail->hidden_gather_s,
+             &gather, tail->gather_part);
 }
 
 void mw_wires_tail(const struct mw_step_price *p, int device,

@@ -240,12 +240,17 @@ double mw_step_replicas_s(const struct mw_step_price *p, double dense,
                      : 0;
 }
 
-/* Work of one micro-batch on a device from phase `first` to `last`. */
-static double work_s(const struct mw_step_price *p,
-                     const int n_units[MW_UNIT_COUNT], enum mw_phase first,
-                     enum mw_phase last)
+/* Work of one micro-batch, and of it compute, and of that products. */
+struct work {
+    double all_s, compute_s, matrix_s;
+};
+
+/* On a device from phase `first` to `last`. */
+static struct work work_of(const struct mw_step_price *p,
+                           const int n_units[MW_UNIT_COUNT],
+                           enum mw_phase first, enum mw_phase last)
 {
-    double sum = 0;
+    struct work sum = {0, 0, 0};
 
     for (int unit = 0; unit < p->n_kinds; unit++) {
         for (int phase = (int)first; n_units[unit] > 0 && phase <= (int)last;
@@ -256,7 +261,9 @@ static double work_s(const struct mw_step_price *p,
             for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
                 device_s += cost->s[lane];
             }
-            sum += n_units[unit] * fmax(device_s, cost->host_s);
+            sum.all_s += n_units[unit] * fmax(device_s, cost->host_s);
+            sum.compute_s += n_units[unit] * cost->s[MW_LANE_COMPUTE];
+            sum.matrix_s += n_units[unit] * cost->matrix_s;
         }
     }
     return sum;
@@ -280,6 +287,25 @@ static double windows(const struct mw_step_price *p)
     return fmax(1, fmin(l->pp, n) * (l->vpp - 1) / l->vpp);
 }
 
+/* What is done once a step in pieces, beside such work. */
+static struct mw_overlapped beside_work(const struct mw_step_price *p,
+                                        const struct mw_pieces *pieces,
+                                        double overlap, const struct work *work,
+                                        struct mw_comm_load load)
+{
+    double growth = 0;
+
+    load.time_s = pieces->all_s;
+    if (work->compute_s > 0 && overlap > 0) {
+        growth = mw_step_growth(p, &load,
+                                fmin(work->matrix_s / work->compute_s, 1)) *
+                 work->compute_s / work->all_s;
+    }
+    return mw_step_beside(pieces->all_s,
+                          mw_step_pieces_overlap(overlap, pieces),
+                          windows(p) * work->all_s, growth);
+}
+
 /* Parameters that the rank updates. */
 static double updated(const struct mw_step_price *p, const struct owned *owned)
 {
@@ -290,7 +316,8 @@ static double updated(const struct mw_step_price *p, const struct owned *owned)
 /* The device's part of it. */
 static double optimizer_s(const struct mw_step_price *p,
                           const struct owned *owned,
-                          const struct mw_step_update *update)
+                          const struct mw_step_update *update,
+                          struct mw_tail *out)
 {
     static const struct mw_optimizer adamw = {.kind = MW_OPTIMIZER_ADAMW};
     const struct mw_stack *stack = &p->ctx->stack;
@@ -317,14 +344,11 @@ static double optimizer_s(const struct mw_step_price *p,
                            n * (p->update_bytes + stack->step_param_bytes) +
                            2 * update->state_bytes * on_device};
 
-    if (!p->ctx->gpu->is_cpu) {
-        op.bytes += whole * p->grad_bytes; /* zeroing */
-        if (p->ctx->stack.prescales && p->layout->dp * p->layout->cp > 1) {
-            op.bytes += whole * 2 * p->grad_bytes;
-        }
-    }
-    return mw_cost_op(p->ctx, &op, NULL).time_s + stack->host_step_s +
-           update->muon_s;
+    out->once = mw_step_once_of(p, whole, n);
+    out->update_bytes = op.bytes;
+    op.bytes += mw_step_once_bytes(&out->once);
+    return mw_cost_op(p->ctx, &op, NULL).time_s + out->once.reduce_s +
+           stack->host_step_s + update->muon_s;
 }
 
 /* Time of the reduction; the rank's shares over the replicas in as many
@@ -371,14 +395,20 @@ static void reduce_gradients(const struct mw_step_price *p,
     double overlap = is_late ? 0
                              : mw_step_overlap(p, MW_OVERLAP_GRADS,
                                                p->ctx->stack.overlap_reduce);
-    double exposed_s = mw_step_exposed_s(
-        all.all_s, mw_step_pieces_overlap(overlap, &all),
-        windows(p) * work_s(p, n_units, MW_PHASE_R, MW_PHASE_W));
+    struct work work = work_of(p, n_units, MW_PHASE_R, MW_PHASE_W);
+    struct mw_comm_load load = {0};
 
-    out->reduce_ps = step_ps(
-        exposed_s + mw_onebit_pack_s(p, n->dense + n->expert,
-                                     mw_step_share(p, n->dense, n->expert)));
-    out->hidden_reduce_s = all.all_s - exposed_s;
+    if (overlap > 0) {
+        mw_zero_colls_load(p, &colls, MW_ZERO_SCATTER, &load);
+    }
+    struct mw_overlapped at = beside_work(p, &all, overlap, &work, load);
+
+    out->reduce_ps =
+        step_ps(at.shown_s + at.slowed_s +
+                mw_onebit_pack_s(p, n->dense + n->expert,
+                                 mw_step_share(p, n->dense, n->expert)));
+    out->hidden_reduce_s = at.hidden_s;
+    out->slowed_reduce_s = at.slowed_s;
     out->reduce_bytes += mw_zero_colls_bytes(&colls, MW_ZERO_SCATTER) +
                          mw_step_replicas_bytes(p, n->dense, n->expert);
     out->reduce_buckets = messages(sent);
@@ -392,12 +422,19 @@ static void gather_parameters(const struct mw_step_price *p,
     struct mw_pieces all = mw_share_gather(p, sent);
     double overlap =
         mw_step_overlap(p, MW_OVERLAP_PARAMS, p->ctx->stack.overlap_gather);
-    double exposed_s = mw_step_exposed_s(
-        all.all_s, mw_step_pieces_overlap(overlap, &all),
-        windows(p) * work_s(p, n_units, MW_PHASE_F, MW_PHASE_F));
+    struct work work = work_of(p, n_units, MW_PHASE_F, MW_PHASE_F);
+    struct mw_comm_load load = {0};
 
-    out->gather_ps = step_ps(exposed_s);
-    out->hidden_gather_s = all.all_s - exposed_s;
+    for (int i = 0; overlap > 0 && i < 2; i++) {
+        mw_step_load_add(p, mw_share_gather_op(p), MW_DIM_DP,
+                         sent->params[i] * p->weight_bytes, &sent->groups[i],
+                         &load);
+    }
+    struct mw_overlapped at = beside_work(p, &all, overlap, &work, load);
+
+    out->gather_ps = step_ps(at.shown_s + at.slowed_s);
+    out->hidden_gather_s = at.hidden_s;
+    out->slowed_gather_s = at.slowed_s;
     out->gather_bytes = (sent->params[0] + sent->params[1]) * p->weight_bytes;
     out->gather_buckets = messages(sent);
 }
@@ -465,7 +502,7 @@ void mw_tail_of(const struct mw_step_price *p, int device,
                         .time_s);
     }
     struct mw_step_update update = mw_step_update_of(p, n_units, has_tied_twin);
-    double update_s = optimizer_s(p, &n, &update);
+    double update_s = optimizer_s(p, &n, &update, out);
 
     out->optimizer_ps = step_ps(update_s);
     out->muon_ps = update.muon_s > 0 ? step_ps(update.muon_s) : 0;

@@ -234,6 +234,19 @@ double mw_zero_colls_bytes(const struct mw_zero_colls *colls,
     return sum;
 }
 
+void mw_zero_colls_load(const struct mw_step_price *p,
+                        const struct mw_zero_colls *colls,
+                        enum mw_zero_when when, struct mw_comm_load *load)
+{
+    for (int i = 0; i < colls->n; i++) {
+        const struct mw_zero_coll *c = &colls->v[i];
+
+        if (c->when == when) {
+            mw_step_load_add(p, c->op, MW_DIM_DP, c->bytes, &c->group, load);
+        }
+    }
+}
+
 /* ---- what compressing costs the device -------------------------------------
  */
 static double stream_s(const struct mw_step_price *p, double bytes)

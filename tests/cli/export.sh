@@ -160,6 +160,13 @@ scenario loss llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', loss: fused'
 expect 0 "$mw" export loss.yaml --to megatron-core -o out.args
 args "o['cross-entropy-loss-fusion'] and o['cross-entropy-fusion-impl'] == 'te'"
 
+# --- clipping
+scenario wild llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', clip_grad: none'
+expect 0 "$mw" export wild.yaml --to megatron-core -o out.args
+args "o['clip-grad'] == '0.0'"
+expect 0 "$mw" export wild.yaml --to nanotron -o out.yaml
+grep -q '^  clip_grad: null$' out.yaml || fail "nanotron clips"
+
 # --- optimizers
 scenario muon llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: muon'
 expect 0 "$mw" export muon.yaml --to megatron-core -o out.args
@@ -191,6 +198,8 @@ refused graph.yaml nanotron nanotron_graph
 sed 's/layer}/layer, recompute: full}/' graph.yaml >again.yaml
 refused again.yaml megatron-core megatron_graph_recompute
 refused loss.yaml nanotron nanotron_loss
+scenario wilder llama3-8b 2 'tp: 1, dp: 16, zero: 3' ', clip_grad: none'
+refused wilder.yaml torchtitan titan_clip
 sed 's/loss: fused/loss_chunks: 8/' loss.yaml >parts.yaml
 refused parts.yaml megatron-core megatron_loss
 refused muon.yaml nanotron nanotron_optimizer

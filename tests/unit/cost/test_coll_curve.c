@@ -30,7 +30,8 @@ static bool ask(void *owner, enum mw_coll_op op, double bytes,
     if (op == MW_BROADCAST) {
         return false;
     }
-    *out = (struct mw_coll_point){exact_s(bytes, group), "a test", "by hand"};
+    *out = (struct mw_coll_point){exact_s(bytes, group), "a test", "by hand",
+                                  bytes < 64 << 20 ? 2 : 16};
     return true;
 }
 
@@ -56,6 +57,9 @@ static void test_close_to_the_model(void **state)
     assert_true(worst > 1e-4);
     /* each point was asked for once: 44 octaves, and once to try the shape */
     assert_true(m.calls <= 2 * 44 + 2);
+    /* those of a large message; none where the model cannot say */
+    assert_int_equal(mw_coll_curves_channels(c, MW_ALL_REDUCE, &g), 16);
+    assert_int_equal(mw_coll_curves_channels(c, MW_BROADCAST, &g), 0);
     mw_coll_curves_free(c);
 }
 

@@ -108,6 +108,8 @@ static void refusals(void **state)
                   "fp32", &l, "plan without overlap_shared_experts");
     l.overlap_shared_experts = false;
     l.dispatcher = MW_DISPATCH_STACK;
+    check_refused("gpt-small", "fp32, clip_grad: norm", &l,
+                  "leave clip_grad out");
     l.offload_optimizer = 1;
     l.offload_nvme = MW_NVME_OPTIMIZER;
     check_refused("gpt-small", "fp32", &l, "plan without offload_nvme");

@@ -103,8 +103,10 @@ static void test_family_goes_before_all_families(void **state)
 {
     struct mw_profile dense = profile(*state, "megatron-core", "", "llama");
     struct mw_profile moe = profile(*state, "megatron-core", "", "MoE");
-    assert_true(mw_profile_number(&dense, MW_PROFILE_COMM_SMS) == 16);
-    assert_true(mw_profile_number(&moe, MW_PROFILE_COMM_SMS) == 20);
+    assert_true(mw_profile_is(&dense, MW_PROFILE_COMM_SMS, "nccl"));
+    assert_true(mw_profile_number(&moe, MW_PROFILE_COMM_SMS_EP) == 20);
+    assert_true(mw_profile_number(&moe, MW_PROFILE_COMM_SMS_TP_GATHER) == 1);
+    assert_true(mw_profile_number(&moe, MW_PROFILE_COMM_SMS_TP_REDUCE) == 16);
     assert_true(mw_profile_has(&moe, MW_PROFILE_FUSIONS, "permute"));
     assert_false(mw_profile_has(&dense, MW_PROFILE_FUSIONS, "permute"));
 }

@@ -155,7 +155,8 @@ static void test_hash_same(void **state)
                                    "lora_rank: 0, base_dtype: same, "
                                    "main_params_dtype: fp32, exp_avg_dtype: "
                                    "fp32, exp_avg_sq_dtype: fp32, loss: "
-                                   "stack, loss_chunks: 1}\n"));
+                                   "stack, loss_chunks: 1, clip_grad: "
+                                   "stack}\n"));
     /* The same memory in another unit. */
     assert_int_equal(hash_of(HEAD "limits: {memory: 1GiB}\n"),
                      hash_of(HEAD "limits: {memory: 1024MiB}\n"));
@@ -211,6 +212,8 @@ static void test_hash_differs(void **state)
         "workload: {seq: 2048, global_batch: 64, loss: fused}\n",
         "format: 1\n" MODEL CLUSTER
         "workload: {seq: 2048, global_batch: 64, loss_chunks: 4}\n",
+        "format: 1\n" MODEL CLUSTER
+        "workload: {seq: 2048, global_batch: 64, clip_grad: none}\n",
         HEAD "limits: {memory: 1GiB}\n",
         HEAD "limits: {memory_fraction: 0.5}\n",
         HEAD "limits: {tp: [1]}\n",

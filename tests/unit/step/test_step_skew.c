@@ -112,6 +112,7 @@ static void test_products(void **state)
     twice.micro_batch = 2;
     open_world(&even, 1, "megatron-core", "");
     open_world(&skewed, 1, "megatron-core", ", expert_imbalance: 2");
+    even.ctx.stack.contends = skewed.ctx.stack.contends = false;
     struct mw_step_price a = priced(&even, &l), b = priced(&skewed, &l);
     struct mw_step_price c = priced(&even, &twice);
 

@@ -20,6 +20,7 @@ static void open_world(struct step_world *w)
     step_scenario(&w->s, "dgx-a100", 4, 128, "bf16");
     step_world_price(w);
     w->ctx.stack.overlap_fsdp = 1;
+    w->ctx.stack.contends = false; /* test_step_contend */
 }
 
 /* 32 / pp replicas, micro-batches of 2. */
