@@ -67,6 +67,11 @@ void mw_validate_regret_print(const struct mw_validate *v)
                "\n",
                100 * part(r.quiet_right, r.n_quiet), r.n_quiet);
     }
+    if (r.n_other > 0 && r.n_other < r.n_pairs) {
+        printf("Of rows whose jobs have fewer than three layouts: %.1f %% of "
+               "%" PRIu64 "\n",
+               100 * part(r.other_right, r.n_other), r.n_other);
+    }
     mw_validate_regret_release(&r);
 }
 
@@ -99,6 +104,8 @@ json_t *mw_validate_regret_json(const struct mw_validate *v)
     mw_json_set_real(o, "order_possible", part(r.pairs_possible, r.n_pairs));
     mw_json_set_int(o, "pairs_without_noisy", (long long)r.n_quiet);
     mw_json_set_real(o, "order_without_noisy", part(r.quiet_right, r.n_quiet));
+    mw_json_set_int(o, "pairs_of_other_jobs", (long long)r.n_other);
+    mw_json_set_real(o, "order_of_other_jobs", part(r.other_right, r.n_other));
     mw_validate_regret_release(&r);
     return o;
 }

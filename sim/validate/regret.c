@@ -10,7 +10,8 @@
  *            The most that any prediction from job and layout could have
  *            right is less than all: repeats of one layout differ, and may
  *            lie on both sides of another. Rows that scatter by themselves
- *            (noise.c) count in all pairs and not in the quiet ones
+ *            (noise.c) count in all pairs and not in the quiet ones; pairs of
+ *            rows whose jobs have no regret are counted by themselves
  *
  * Left out of the regret: jobs with fewer than three layouts.
  */
@@ -50,27 +51,22 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-static size_t distinct_layouts(row_ptr *rows, size_t n)
+struct tally {
+    const struct mw_validate_row *first; /* of all rows */
+    bool *is_listed;                     /* by row: has its job a regret? */
+    struct mw_validate_regret *out;
+};
+
+/* rows of one job in order of layout, the fastest of each first */
+static void one_job(const row_ptr *rows, size_t n, const struct tally *t)
 {
-    size_t m = 0;
+    struct mw_validate_job job = {.picked = rows[0], .best = rows[0]};
 
     for (size_t i = 0; i < n; i++) {
-        if (m == 0 || strcmp(rows[m - 1]->layout, rows[i]->layout) != 0) {
-            rows[m++] = rows[i];
+        if (i > 0 && strcmp(rows[i - 1]->layout, rows[i]->layout) == 0) {
+            continue;
         }
-    }
-    return m;
-}
-
-static void one_job(row_ptr *rows, size_t n, struct mw_validate_regret *out)
-{
-    struct mw_validate_job job = {.n_layouts = distinct_layouts(rows, n)};
-
-    if (job.n_layouts < LAYOUTS_MIN) {
-        return;
-    }
-    job.picked = job.best = rows[0];
-    for (size_t i = 1; i < job.n_layouts; i++) {
+        job.n_layouts++;
         if (rows[i]->predicted_s < job.picked->predicted_s) {
             job.picked = rows[i];
         }
@@ -78,10 +74,16 @@ static void one_job(row_ptr *rows, size_t n, struct mw_validate_regret *out)
             job.best = rows[i];
         }
     }
+    if (job.n_layouts < LAYOUTS_MIN) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        t->is_listed[rows[i] - t->first] = true;
+    }
     job.regret = job.picked->measured_s / job.best->measured_s - 1;
-    out->mean += job.regret;
-    out->max = fmax(out->max, job.regret);
-    mw_array_push(&out->jobs, job);
+    t->out->mean += job.regret;
+    t->out->max = fmax(t->out->max, job.regret);
+    mw_array_push(&t->out->jobs, job);
 }
 
 static bool is_same(row_ptr a, row_ptr b)
@@ -107,8 +109,9 @@ static double rate_ratio(row_ptr a, row_ptr b, double a_s, double b_s)
 
 /* Adds a pair that differs enough to what is counted; returns which of the two
  * was measured faster: 1, -1, or 0 where they do not differ enough. */
-static int count_pair(row_ptr a, row_ptr b, struct mw_validate_regret *out)
+static int count_pair(row_ptr a, row_ptr b, const struct tally *t)
 {
+    struct mw_validate_regret *out = t->out;
     double measured = rate_ratio(a, b, a->measured_s, b->measured_s);
     double predicted = rate_ratio(a, b, a->predicted_s, b->predicted_s);
     double sign = (measured - 1) * (predicted - 1);
@@ -124,6 +127,10 @@ static int count_pair(row_ptr a, row_ptr b, struct mw_validate_regret *out)
         out->n_quiet++;
         out->quiet_right += right;
     }
+    if (!t->is_listed[a - t->first] && !t->is_listed[b - t->first]) {
+        out->n_other++;
+        out->other_right += right;
+    }
     return measured > 1 ? 1 : -1;
 }
 
@@ -131,33 +138,42 @@ static int count_pair(row_ptr a, row_ptr b, struct mw_validate_regret *out)
  * architecture and job: whoever predicts them by their layouts has one order
  * for all of them. */
 static void count_block(const row_ptr *rows, const size_t i[2],
-                        const size_t j[2], struct mw_validate_regret *out)
+                        const size_t j[2], const struct tally *t)
 {
     uint64_t votes[2] = {0, 0};
 
     for (size_t a = i[0]; a < i[1]; a++) {
         for (size_t b = i[0] == j[0] ? a + 1 : j[0]; b < j[1]; b++) {
-            int faster = count_pair(rows[a], rows[b], out);
+            int faster = count_pair(rows[a], rows[b], t);
 
             votes[0] += faster > 0;
             votes[1] += faster < 0;
         }
     }
-    out->pairs_possible += i[0] == j[0] ? 0.5 * (double)(votes[0] + votes[1])
-                           : votes[0] > votes[1] ? (double)votes[0]
-                                                 : (double)votes[1];
+    t->out->pairs_possible += i[0] == j[0] ? 0.5 * (double)(votes[0] + votes[1])
+                              : votes[0] > votes[1] ? (double)votes[0]
+                                                    : (double)votes[1];
 }
 
 /* rows in order of series and layout */
-static void count_pairs(const row_ptr *rows, size_t n,
-                        struct mw_validate_regret *out)
+static void count_pairs(const row_ptr *rows, size_t n, const struct tally *t)
 {
     for (size_t i = 0, i_end; i < n; i = i_end) {
         i_end = end_of_layout(rows, n, i);
         for (size_t j = i, j_end; j < n; j = j_end) {
             j_end = end_of_layout(rows, n, j);
-            count_block(rows, (size_t[]){i, i_end}, (size_t[]){j, j_end}, out);
+            count_block(rows, (size_t[]){i, i_end}, (size_t[]){j, j_end}, t);
         }
+    }
+}
+
+static void count_jobs(const row_ptr *rows, size_t n, const struct tally *t)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(rows[i]->job, rows[end]->job) == 0;
+             end++) {
+        }
+        one_job(rows + i, end - i, t);
     }
 }
 
@@ -165,24 +181,22 @@ void mw_validate_regret(const struct mw_validate *v,
                         struct mw_validate_regret *out)
 {
     row_ptr *rows = mw_calloc(v->rows.n + 1, sizeof *rows);
+    struct tally t = {.first = v->rows.v, .out = out};
     size_t n = 0;
 
     *out = (struct mw_validate_regret){.mean = 0};
+    t.is_listed = mw_calloc(v->rows.n + 1, sizeof *t.is_listed);
     for (size_t i = 0; i < v->rows.n; i++) {
         if (mw_validate_is_timed(&v->rows.v[i])) {
             rows[n++] = &v->rows.v[i];
         }
     }
-    qsort(rows, n, sizeof *rows, compare_series);
-    count_pairs(rows, n, out);
     qsort(rows, n, sizeof *rows, compare);
-    for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && strcmp(rows[i]->job, rows[end]->job) == 0;
-             end++) {
-        }
-        one_job(rows + i, end - i, out);
-    }
+    count_jobs(rows, n, &t);
+    qsort(rows, n, sizeof *rows, compare_series);
+    count_pairs(rows, n, &t);
     out->mean = out->jobs.n > 0 ? out->mean / (double)out->jobs.n : (double)NAN;
+    mw_free(t.is_listed);
     mw_free(rows);
 }
 

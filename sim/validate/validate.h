@@ -65,7 +65,7 @@
     X(LORA, "lora",                                                            \
       "rank 16 on linear_qkv, as in the recipes of NeMo and Megatron-Bridge")  \
     X(PACKED, "packed",                                                        \
-      "fine-tuning in NeMo's performance summaries: examples of SQuAD packed "  \
+      "fine-tuning in NeMo's performance summaries: examples of SQuAD packed " \
       "to the sequence, as they say, of some 200 tokens each")                 \
     X(MUON, "muon",                                                            \
       "Muon for Kimi K2 in Megatron-Bridge, whose recipe has it "              \
@@ -307,7 +307,8 @@ struct mw_validate_regret {
     /* Pairs of one model, device, type and framework whose measured rates
      * differ by more than 3 %. */
     uint64_t n_pairs, n_quiet; /* quiet: neither row is noisy */
-    double pairs_right, quiet_right;
+    uint64_t n_other;          /* neither row's job is in jobs */
+    double pairs_right, quiet_right, other_right;
     double pairs_possible; /* the most that could be right, given that rows of
                               one layout and job are predicted alike */
 };

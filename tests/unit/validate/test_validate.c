@@ -77,6 +77,8 @@ static void test_regret_by_hand(void **state)
     mw_assert_near(r.pairs_possible, 12.5, 1e-12, 0);
     assert_int_equal(r.n_quiet, 9);
     mw_assert_near(r.quiet_right, quiet, 1e-12, 0);
+    assert_int_equal(r.n_other, 1); /* b's two; a has a regret */
+    mw_assert_near(r.other_right, 1, 1e-12, 0);
     mw_validate_regret_release(&r);
     v.rows.v[0].series = "a of other heads";
     mw_validate_regret(&v, &r);
