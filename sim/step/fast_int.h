@@ -33,18 +33,34 @@ struct mw_fast_key {
     struct mw_group cp_inner_group;
     struct mw_group grad_group, expert_group, replica_group;
 };
-/* Only units that the model has are kept, and of their costs only times: a
- * search remembers 10^5 of these. */
+/* Of n_bytes, a multiple of 8, word by word: a search asks half a million times
+ * a second. */
+size_t mw_fast_hash(const void *data, size_t n_bytes);
+
+/* The price and the size of one unit; of its costs only times. */
+struct mw_fast_unit {
+    int unit;
+    double s[MW_PHASE_COUNT][MW_LANE_COUNT], host_s[MW_PHASE_COUNT];
+    double matrix_s[MW_PHASE_COUNT];
+    struct mw_unit_size size;
+};
+/* Units by content: an embedding or a head is the same under most layouts. */
+struct mw_unit_store {
+    struct mw_fast_unit **slot; /* open addressing, n_slots a power of 2 */
+    size_t n_slots, n;
+};
+/* The one that the store keeps of all that are alike, to the bit (padding too:
+ * clear it first). Lives as long as the store, which begins as zeros. */
+const struct mw_fast_unit *mw_unit_keep(struct mw_unit_store *store,
+                                        const struct mw_fast_unit *unit);
+void mw_unit_store_release(struct mw_unit_store *store);
+
+/* Only units that the model has are kept: a search remembers 10^5 of these. */
 struct mw_fast_price {
     struct mw_fast_key key;
     double fetch_s, flush_s;
     int n_units;
-    struct mw_fast_unit {
-        int unit;
-        double s[MW_PHASE_COUNT][MW_LANE_COUNT], host_s[MW_PHASE_COUNT];
-        double matrix_s[MW_PHASE_COUNT];
-        struct mw_unit_size size;
-    } unit[]; /* [n_units]; the others are all 0 */
+    const struct mw_fast_unit *unit[]; /* [n_units]; the others are all 0 */
 };
 
 struct mw_fast {
@@ -59,6 +75,7 @@ struct mw_fast {
     bool has_price;
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
+    struct mw_unit_store units;
     const struct mw_fast_price *last; /* what the price holds now */
     struct {
         struct mw_fast_shape **v;

@@ -6,7 +6,6 @@
  */
 #include "sim/step/fast_int.h"
 
-#include "base/file.h"
 #include "sim/step/shared_experts.h"
 
 #include <assert.h>
@@ -41,6 +40,7 @@ void mw_fast_free(struct mw_fast *f)
         mw_free(f->slot[i]);
     }
     mw_free(f->slot);
+    mw_unit_store_release(&f->units);
     mw_free(f->frame.vstage);
     mw_free(f->frame.tail);
     mw_free(f->frame.units);
@@ -107,26 +107,13 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     }
 }
 
-/* Word by word: a search asks half a million times a second. */
-static size_t hash_key(const struct mw_fast_key *key)
-{
-    uint64_t words[sizeof *key / sizeof(uint64_t)], h = MW_HASH_INIT;
-
-    static_assert(sizeof *key % sizeof(uint64_t) == 0, "whole words");
-    memcpy(words, key, sizeof words);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        h = (h ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        h ^= h >> 32;
-    }
-    return (size_t)h;
-}
-
 /* The slot that holds the key, or the empty one where it belongs. */
 static struct mw_fast_price **find_slot(struct mw_fast *f,
                                         const struct mw_fast_key *key)
 {
-    size_t i = hash_key(key);
+    size_t i = mw_fast_hash(key, sizeof *key);
 
+    static_assert(sizeof *key % sizeof(uint64_t) == 0, "whole words");
     for (;; i++) {
         struct mw_fast_price **slot = &f->slot[i & (f->n_slots - 1)];
 
@@ -163,6 +150,24 @@ static bool is_all_zero(const void *p, size_t n)
     return true;
 }
 
+static const struct mw_fast_unit *
+keep_unit(struct mw_fast *f, const struct mw_step_price *p, int unit)
+{
+    struct mw_fast_unit u;
+
+    memset(&u, 0, sizeof u);
+    u.unit = unit;
+    u.size = p->size[unit];
+    for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
+        const struct mw_phase_cost *c = &p->cost[unit].phase[phase];
+
+        memcpy(u.s[phase], c->s, sizeof u.s[phase]);
+        u.host_s[phase] = c->host_s;
+        u.matrix_s[phase] = c->matrix_s;
+    }
+    return mw_unit_keep(&f->units, &u);
+}
+
 static struct mw_fast_price *add_price(struct mw_fast *f,
                                        const struct mw_fast_key *key)
 {
@@ -187,17 +192,7 @@ static struct mw_fast_price *add_price(struct mw_fast *f,
     made->flush_s = whole.flush_s;
     made->n_units = n;
     for (int i = 0; i < n; i++) {
-        struct mw_fast_unit *u = &made->unit[i];
-
-        u->unit = used[i];
-        u->size = whole.size[used[i]];
-        for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
-            const struct mw_phase_cost *c = &whole.cost[used[i]].phase[phase];
-
-            memcpy(u->s[phase], c->s, sizeof u->s[phase]);
-            u->host_s[phase] = c->host_s;
-            u->matrix_s[phase] = c->matrix_s;
-        }
+        made->unit[i] = keep_unit(f, &whole, used[i]);
     }
     *find_slot(f, key) = made;
     f->n_prices++;
@@ -214,7 +209,7 @@ static void recall(struct mw_fast *f, const struct mw_fast_price *known)
         memset(p->size, 0, sizeof p->size);
     }
     for (int i = 0; i < known->n_units; i++) {
-        const struct mw_fast_unit *u = &known->unit[i];
+        const struct mw_fast_unit *u = known->unit[i];
 
         p->size[u->unit] = u->size;
         for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
