@@ -1,11 +1,22 @@
-/* What one micro-batch of one unit takes on its own, of which the tests of a
- * step make sums: blocking collectives and waiting for the host included,
- * recomputation in b. */
+/* Prices of units, of which the tests of a step make sums. */
 #ifndef MW_TESTS_UNIT_STEP_UNITS_H
 #define MW_TESTS_UNIT_STEP_UNITS_H
 
 #include "sim/step/step_int.h"
+#include "step_fixture.h"
 
+static inline struct mw_step_price step_priced(const struct step_world *w,
+                                               const struct mw_layout *l)
+{
+    struct mw_step_price p;
+
+    mw_step_price_begin(&p, &w->s, l, &w->ctx);
+    mw_step_price_units(&p, NULL);
+    return p;
+}
+
+/* What one micro-batch of one unit takes on its own: blocking collectives and
+ * waiting for the host included, recomputation in b. */
 struct step_unit_s {
     double f_s, b_s, w_s;
 };

@@ -35,8 +35,8 @@ enum { LAYERS = 16, RANKS = 64, BATCH = 256 };
 struct row {
     double count, bytes;
 };
-struct table {
-    struct row row[MW_DIM_COUNT][MW_COLL_OP_COUNT];
+struct table { /* by dimension, and what is of all ranks */
+    struct row row[MW_DIM_COUNT + 1][MW_COLL_OP_COUNT];
 };
 
 static void add(struct table *t, enum mw_dim dim, enum mw_coll_op op,
@@ -187,6 +187,9 @@ static void expect_all(const struct mw_layout *l, int d, struct table *t)
         add(t, MW_DIM_PP, MW_SEND_RECV, m * ((k > 0) + (k < last)),
             2 * l->micro_batch * SEQ / l->cp * H / (l->sp ? l->tp : 1));
     }
+    if (l->zero > 0 || l->tp * l->pp > 1) { /* the norm of the gradients */
+        add(t, MW_DIM_COUNT, MW_ALL_REDUCE, 1, 4);
+    }
 }
 
 static void compare(const struct mw_ledger *ledger, const struct table *want,
@@ -200,7 +203,7 @@ static void compare(const struct mw_ledger *ledger, const struct table *want,
         got.row[r->dim][r->op].count += r->count;
         got.row[r->dim][r->op].bytes += r->message_bytes;
     }
-    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
+    for (int dim = 0; dim <= MW_DIM_COUNT; dim++) {
         for (int op = 0; op < MW_COLL_OP_COUNT; op++) {
             struct row g = got.row[dim][op], w = want->row[dim][op];
 

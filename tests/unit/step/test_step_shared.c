@@ -5,8 +5,7 @@
 #include "mw_test.h"
 
 #include "sim/coll/coll_library.h"
-#include "sim/step/step_int.h"
-#include "step_fixture.h"
+#include "step_units.h"
 
 #include <math.h>
 
@@ -39,16 +38,6 @@ static struct mw_layout layout(int dp, int ep, bool is_beside)
     l.dispatcher = MW_DISPATCH_ALLTOALL;
     l.overlap_shared_experts = is_beside;
     return l;
-}
-
-static struct mw_step_price priced(const struct step_world *w,
-                                   const struct mw_layout *l)
-{
-    struct mw_step_price p;
-
-    mw_step_price_begin(&p, &w->s, l, &w->ctx);
-    mw_step_price_units(&p, NULL);
-    return p;
 }
 
 /* Seconds of the operators of a phase that are called one of two names. */
@@ -102,7 +91,8 @@ static void test_by_hand(void **state)
         alone = l;
         alone.overlap_shared_experts = false;
         open_world(&w, 2, "megatron-core-serial", widths[i % 3]);
-        struct mw_step_price a = priced(&w, &alone), b = priced(&w, &l);
+        struct mw_step_price a = step_priced(&w, &alone),
+                             b = step_priced(&w, &l);
         double dispatch_s = named_s(&a, MW_PHASE_F, "dispatch", "");
         double combine_s = named_s(&a, MW_PHASE_F, "combine", "");
         double first_s = window_s(&a, MW_PHASE_F, false);

@@ -5,8 +5,7 @@
 #include "mw_test.h"
 
 #include "sim/coll/coll_library.h"
-#include "sim/step/step_int.h"
-#include "step_fixture.h"
+#include "step_units.h"
 #include "unit/hwdb/hwdb_overlay.h"
 
 enum { LAYERS = 2, EXPERTS = 32, TOP_K = 8, H = 1024, FFN = 512, SEQ = 4096 };
@@ -74,16 +73,6 @@ static void test_one_number(void **state)
 
 /* ---- products --------------------------------------------------------------
  */
-static struct mw_step_price priced(const struct step_world *w,
-                                   const struct mw_layout *l)
-{
-    struct mw_step_price p;
-
-    mw_step_price_begin(&p, &w->s, l, &w->ctx);
-    mw_step_price_units(&p, NULL);
-    return p;
-}
-
 /* Seconds of what experts compute in a phase with even routers. */
 static double routed_s(const struct step_world *w, struct mw_step_price *p,
                        enum mw_phase phase)
@@ -113,8 +102,9 @@ static void test_products(void **state)
     open_world(&even, 1, "megatron-core", "");
     open_world(&skewed, 1, "megatron-core", ", expert_imbalance: 2");
     even.ctx.stack.contends = skewed.ctx.stack.contends = false;
-    struct mw_step_price a = priced(&even, &l), b = priced(&skewed, &l);
-    struct mw_step_price c = priced(&even, &twice);
+    struct mw_step_price a = step_priced(&even, &l),
+                         b = step_priced(&skewed, &l);
+    struct mw_step_price c = step_priced(&even, &twice);
 
     for (int i = 0; i < 3; i++) {
         double once = routed_s(&even, &a, phases[i]);
