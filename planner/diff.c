@@ -240,7 +240,7 @@ static void fill_terms(const struct mw_diff_side *a,
 static void fill_colls(const struct mw_diff_side *a,
                        const struct mw_diff_side *b, struct mw_diff *out)
 {
-    for (int dim = 0; dim < MW_DIM_COUNT; dim++) {
+    for (int dim = 0; dim <= MW_DIM_COUNT; dim++) { /* the last: all ranks */
         for (int op = 0; op < MW_COLL_OP_COUNT; op++) {
             const struct mw_diff_coll c = {(enum mw_dim)dim,
                                            (enum mw_coll_op)op,

@@ -84,7 +84,7 @@ struct mw_diff {
     struct mw_diff_term term[MW_SPAN_KIND_COUNT];
     int n_terms;
     struct mw_comparison account; /* `best` is a: the memory of both */
-    struct mw_diff_coll coll[MW_DIM_COUNT * MW_COLL_OP_COUNT];
+    struct mw_diff_coll coll[(MW_DIM_COUNT + 1) * MW_COLL_OP_COUNT];
     int n_colls; /* those that a side has, by dimension */
     /* What the two are told apart by: layout, layers, model, cluster,
      * workload, stack. */

@@ -99,6 +99,17 @@ double mw_step_growth(const struct mw_step_price *p,
     return matrix_part / (1 - sms) + (1 - matrix_part) / (1 - bw) - 1;
 }
 
+double mw_step_work_growth(const struct mw_step_price *p,
+                           const struct mw_comm_load *load, double all_s,
+                           double compute_s, double matrix_s)
+{
+    if (!(compute_s > 0) || !(all_s > 0)) {
+        return 0;
+    }
+    return mw_step_growth(p, load, fmin(matrix_s / compute_s, 1)) * compute_s /
+           all_s;
+}
+
 struct mw_overlapped mw_step_beside(double transfer_s, double overlap,
                                     double window_s, double growth)
 {

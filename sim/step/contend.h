@@ -30,6 +30,11 @@ double mw_step_coll_sms(const struct mw_step_price *p, enum mw_coll_op op,
  * which matrix_part is products and attention. */
 double mw_step_growth(const struct mw_step_price *p,
                       const struct mw_comm_load *load, double matrix_part);
+/* The same of all_s of work of which only compute_s is slowed, matrix_s of that
+ * in products and attention; 0 without work. */
+double mw_step_work_growth(const struct mw_step_price *p,
+                           const struct mw_comm_load *load, double all_s,
+                           double compute_s, double matrix_s);
 /* A transfer of which `overlap` can hide behind window_s of work that takes
  * 1 + growth meanwhile: what shows, what is hidden, and what the work takes
  * longer. shown_s + slowed_s is what it adds to the step. */

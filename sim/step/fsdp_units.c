@@ -274,11 +274,8 @@ static double slowed_s(const struct mw_step_price *p, const struct mw_vstage *v,
             matrix_s += v->n_units[unit] * c->matrix_s;
         }
     }
-    if (!(compute_s > 0) || !(all_work_s > 0)) {
-        return 0;
-    }
-    double growth = mw_step_growth(p, &load, fmin(matrix_s / compute_s, 1)) *
-                    compute_s / all_work_s;
+    double growth =
+        mw_step_work_growth(p, &load, all_work_s, compute_s, matrix_s);
 
     return hidden_s * growth / (1 + growth);
 }

@@ -296,10 +296,9 @@ static struct mw_overlapped beside_work(const struct mw_step_price *p,
     double growth = 0;
 
     load.time_s = pieces->all_s;
-    if (work->compute_s > 0 && overlap > 0) {
-        growth = mw_step_growth(p, &load,
-                                fmin(work->matrix_s / work->compute_s, 1)) *
-                 work->compute_s / work->all_s;
+    if (overlap > 0) {
+        growth = mw_step_work_growth(p, &load, work->all_s, work->compute_s,
+                                     work->matrix_s);
     }
     return mw_step_beside(pieces->all_s,
                           mw_step_pieces_overlap(overlap, pieces),

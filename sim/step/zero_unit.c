@@ -63,10 +63,7 @@ static struct mw_overlapped beside_passes(struct mw_step_price *p,
         matrix_s += phase[i].matrix_s;
     }
     double growth =
-        compute_s > 0 && span.work_s > 0
-            ? mw_step_growth(p, load, fmin(matrix_s / compute_s, 1)) *
-                  compute_s / span.work_s
-            : 0;
+        mw_step_work_growth(p, load, span.work_s, compute_s, matrix_s);
     struct mw_overlapped at =
         mw_step_beside(transfer_s, overlap, span.work_s, growth);
 

@@ -30,6 +30,7 @@ sums
 expect 0 "$mw" diff "$big" "$MW_SOURCE/scenarios/gpt3-175b-64xdgx-a100.yaml" --json
 sums
 json "o['a']['tokens'] * 8 == o['b']['tokens']"
+json "[c['collective'] for c in o['ledger'] if c['dimension'] == 'all'] == ['all_reduce']"
 expect 0 "$mw" diff p.yaml p.yaml
 grep -q 'take the same time' stdout.txt || fail "equal plans differ"
 grep -q 'No setting differs' stdout.txt || fail "equal plans have settings"

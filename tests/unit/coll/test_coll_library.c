@@ -6,29 +6,11 @@
 
 #include "sim/coll/coll_library.h"
 #include "sim/cost/cost.h"
+#include "unit/hwdb/hwdb_lent.h"
 #include "unit/hwdb/hwdb_overlay.h"
 
 #include <math.h>
 #include <string.h>
-
-static int setup(void **state)
-{
-    struct mw_hwdb *db = NULL;
-    struct mw_err err = {0};
-
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    mw_coll_library_lend(db);
-    *state = db;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 static struct mw_cost_ctx ctx_of(const struct mw_hwdb *db, const char *system)
 {
@@ -222,5 +204,5 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_rack_nics)};
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, hwdb_lent_setup, hwdb_lent_teardown);
 }

@@ -104,6 +104,10 @@ static void test_growth(void **state)
     mw_assert_near(mw_step_growth(&p, &load, 0.5), (1.0 / 3 + 0.25) / 2, 1e-12,
                    0);
     mw_assert_near(mw_step_growth(&p, &wide, 0.3), 1, 1e-12, 0);
+    /* Of 8 s of work 6 are slowed, 3 of them as products are. */
+    mw_assert_near(mw_step_work_growth(&p, &load, 8, 6, 3),
+                   (3 * (1.0 / 3) + 3 * 0.25) / 8, 1e-12, 0);
+    mw_assert_near(mw_step_work_growth(&p, &load, 8, 0, 0), 0, 0, 0);
     mw_assert_near(mw_step_growth(&p, &none, 0.5), 0, 0, 0);
     step_world_close(&w);
 }

@@ -5,8 +5,8 @@
 #include "mw_test.h"
 
 #include "base/file.h"
-#include "sim/coll/coll_library.h"
 #include "sim/validate/validate_int.h"
+#include "unit/hwdb/hwdb_lent.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,25 +17,6 @@
 #define MEMORY_HEADER                                                          \
     "id,model,method,quantisation,gpu,gpus,micro_batch,seq_max,peak_mem_gb,"   \
     "oom,dtype,framework\n"
-
-static int setup(void **state)
-{
-    struct mw_hwdb *db = NULL;
-    struct mw_err err = {0};
-
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    mw_coll_library_lend(db);
-    *state = db;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 static void predict(struct mw_validate *v, void **state, const char *header,
                     const char *rows)
@@ -289,5 +270,5 @@ int main(void)
         cmocka_unit_test(test_sharding), cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_networks), cmocka_unit_test(test_fine_tuning)};
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, hwdb_lent_setup, hwdb_lent_teardown);
 }
