@@ -33,6 +33,19 @@ struct mw_fast_key {
     struct mw_group cp_inner_group;
     struct mw_group grad_group, expert_group, replica_group;
 };
+/* What mw_router_load_of reads of a layout. */
+struct mw_fast_load_key {
+    int inside, ep, etp, dp, micro_batch, ranks_per_node, n_stages, learns;
+};
+struct mw_fast_load {
+    struct mw_fast_load_key key; /* ep 0: empty */
+    struct mw_router_load load;
+};
+/* mw_router_load_of the layout, remembered: counts of a router take a
+ * millisecond, and a search asks for the same ones again and again. */
+struct mw_router_load mw_fast_router_load(struct mw_fast *f,
+                                          const struct mw_layout *layout);
+
 /* Of n_bytes, a multiple of 8, word by word: a search asks half a million times
  * a second. */
 size_t mw_fast_hash(const void *data, size_t n_bytes);
@@ -76,6 +89,8 @@ struct mw_fast {
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
     struct mw_unit_store units;
+    struct mw_fast_load *loads; /* [LOADS] by hash, the latest of each; NULL
+                                   without experts */
     const struct mw_fast_price *last; /* what the price holds now */
     struct {
         struct mw_fast_shape **v;

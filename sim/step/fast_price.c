@@ -41,6 +41,7 @@ void mw_fast_free(struct mw_fast *f)
     }
     mw_free(f->slot);
     mw_unit_store_release(&f->units);
+    mw_free(f->loads);
     mw_free(f->frame.vstage);
     mw_free(f->frame.tail);
     mw_free(f->frame.units);
@@ -241,7 +242,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     mw_step_set_types(&f->frame.price, layout);
     f->frame.price.n_copies = mw_step_copies_of(layout);
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
-    f->frame.price.router = mw_router_load_of(f->ctx, f->scenario, layout);
+    f->frame.price.router = mw_fast_router_load(f, layout);
     f->frame.price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */

@@ -257,8 +257,7 @@ static struct mw_router_load step_load(const struct counts *c,
 
 /* ---- all of them -----------------------------------------------------------
  */
-/* Does a layer learn before the next one runs backwards? */
-static bool learns_layer_by_layer(const struct mw_layout *l)
+bool mw_router_learns_by_layer(const struct mw_layout *l)
 {
     const struct mw_sched_kind *kind =
         l->pp > 1 ? mw_schedule_kind_find(l->schedule) : NULL;
@@ -324,7 +323,7 @@ struct mw_router_load mw_router_load_of(const struct mw_cost_ctx *ctx,
             load = counted(&c, &g, layout->pp * layout->vpp);
         }
     }
-    if (learns_layer_by_layer(layout)) {
+    if (mw_router_learns_by_layer(layout)) {
         load.apart = load.synced;
     }
     return w->pads_to_capacity

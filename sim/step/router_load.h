@@ -39,6 +39,8 @@ struct mw_router_load {
 struct mw_router_load mw_router_load_of(const struct mw_cost_ctx *ctx,
                                         const struct mw_scenario *scenario,
                                         const struct mw_layout *layout);
+/* Does a layer learn before the next one runs backwards? */
+bool mw_router_learns_by_layer(const struct mw_layout *layout);
 /*
  * router_skew.c. Of one number: ranks whose shares of the rows are as
  * (r + 1)^-a, a such that the first has `imbalance` times the mean (at most ep

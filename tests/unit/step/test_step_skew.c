@@ -5,6 +5,7 @@
 #include "mw_test.h"
 
 #include "sim/coll/coll_library.h"
+#include "sim/step/fast_int.h"
 #include "step_units.h"
 #include "unit/hwdb/hwdb_overlay.h"
 
@@ -388,6 +389,33 @@ static void test_forms(void **state)
     }
 }
 
+/* A search's remembered loads are those of each layout, asked for twice. */
+static void test_remembered(void **state)
+{
+    static const int tp[] = {1, 2, 4};
+    struct step_world w;
+
+    (void)state;
+    open_world(&w, 4, "megatron-core", ", expert_imbalance: 3");
+    struct mw_fast *f = mw_fast_new(&w.s, &w.ctx);
+
+    for (int i = 0; i < 2 * 3 * 5 * 2; i++) {
+        struct mw_layout l = layout(32 / tp[i % 3], 1 << i / 3 % 5);
+
+        l.tp = tp[i % 3];
+        l.order = i / 15 % 2 == 0 ? "tp-cp-ep-dp-pp" : "tp-cp-ep-pp-dp";
+        if (l.ep <= l.dp) {
+            struct mw_router_load want = mw_router_load_of(&w.ctx, &w.s, &l);
+            struct mw_router_load got = mw_fast_router_load(f, &l);
+
+            assert_true(l.ep == 1 || want.synced > 1);
+            assert_memory_equal(&got, &want, sizeof want);
+        }
+    }
+    mw_fast_free(f);
+    step_world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_exchanges),  cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_memory),     cmocka_unit_test(test_counts),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_remembered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
