@@ -7,14 +7,13 @@
  */
 #include "planner/rules.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define ANY MW_FRAMEWORK_ANY
 #define HOST MW_FRAMEWORK_HOST
 
 /* clang-format off */
-const struct mw_rule mw_kernel_rules[] = {
+static const struct mw_rule rules[] = {
     {"deepep_ranks", ANY,
      "dispatcher == 'deepep' -> ep * etp == 2 || ep * etp == 4 || ep * etp == 8 || ep * etp == 16 || ep * etp == 24 || "
      "ep * etp == 32 || ep * etp == 64 || ep * etp == 128 || ep * etp == 144 || ep * etp == 160",
@@ -55,9 +54,8 @@ const struct mw_rule mw_kernel_rules[] = {
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},
 };
 /* clang-format on */
-static_assert(sizeof mw_kernel_rules / sizeof mw_kernel_rules[0] ==
-                  MW_KERNEL_RULES,
-              "rules.h says how many");
+
+const struct mw_rule_table mw_kernel_rules = MW_RULE_TABLE(rules);
 
 int64_t mw_compute_capability(const struct mw_gpu *gpu)
 {

@@ -21,12 +21,21 @@ struct mw_rule {
     const char *message;   /* {name} stands for a value */
     const char *source;
 };
-/* kernel_rules.c: those of kernels that a layout may name (dispatcher), under
- * every framework (MW_FRAMEWORK_ANY), and our host executor's; and what they
- * ask of a device: NVIDIA's compute capability times ten of an architecture in
- * gpus.csv, 0 for others. */
-enum { MW_KERNEL_RULES = 23 };
-extern const struct mw_rule mw_kernel_rules[MW_KERNEL_RULES];
+/* Rows of a family of frameworks. kernel_rules.c has those of kernels that a
+ * layout may name (dispatcher), under every framework (MW_FRAMEWORK_ANY), and
+ * our host executor's. */
+struct mw_rule_table {
+    const struct mw_rule *v;
+    size_t n;
+};
+#define MW_RULE_TABLE(rows)                                                    \
+    {                                                                          \
+        rows, sizeof rows / sizeof rows[0]                                     \
+    }
+extern const struct mw_rule_table mw_megatron_rules, mw_torch_rules,
+    mw_kernel_rules;
+/* What rules ask of a device: NVIDIA's compute capability times ten of an
+ * architecture in gpus.csv, 0 for others. */
 int64_t mw_compute_capability(const struct mw_gpu *gpu);
 
 /* i-th row, NULL past the end; for documents and tests. */

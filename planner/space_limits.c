@@ -2,7 +2,7 @@
  * What the scenario's limits allow of a layout: lists of sizes, types, sets and
  * parts. An empty list allows all; lists say nothing about what a layout does
  * not have (buckets without gradients that wait, tp's transfers with tp 1).
- * Frameworks' rules are in legality.c, those of every layout in
+ * Frameworks' rules are rows of rules.h, those of every layout in
  * sim/model/rules.c.
  */
 #include "planner/space.h"

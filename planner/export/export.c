@@ -75,7 +75,7 @@ void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out)
 
 /* ---- checks ----------------------------------------------------------------
  */
-/* The framework's rows of planner/legality.c, whatever the scenario's own
+/* The framework's rows (planner/rules.h), whatever the scenario's own
  * limits say. */
 static enum mw_status check_rules(const struct mw_export_in *in, int framework,
                                   struct mw_err *err)

@@ -1,7 +1,7 @@
 /*
  * A plan as the launch files of a training framework. What the framework cannot
  * do is refused with the rule that forbids it: first the framework's own rules
- * (planner/legality.c), then what its files cannot say. What a plan does not
+ * (planner/rules.h), then what its files cannot say. What a plan does not
  * say (data, learning rate, iterations) takes a placeholder and a note.
  */
 #ifndef MW_PLANNER_EXPORT_EXPORT_H
@@ -36,10 +36,10 @@ enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
 
 /*
  * The hosts of an allocation (text, one a line, in the allocation's order:
- * `scontrol show hostnames`) in the order in which the plan's ranks lie on them,
- * one a line, those that stand by left out; and the line that launches a task
- * on each. hosts_file names the text in messages: MW_EINPUT when it does not
- * list as many different hosts as the scenario's allocation has.
+ * `scontrol show hostnames`) in the order in which the plan's ranks lie on
+ * them, one a line, those that stand by left out; and the line that launches a
+ * task on each. hosts_file names the text in messages: MW_EINPUT when it does
+ * not list as many different hosts as the scenario's allocation has.
  */
 enum mw_status mw_export_hosts(const char *hosts_file, const char *hosts,
                                const struct mw_export_in *in,

@@ -1,0 +1,328 @@
+/*
+ * The last levels of the walk: dimensions that mostly have one way each (groups
+ * of replicas, resharding, ZeRO-3's units, compression, offload, buckets,
+ * places of multi-token prediction, graphs, ways to the experts, what is
+ * recomputed) and schedules, the leaves. With as many leaves under a node as
+ * these functions count when they are told only to count, a node above is
+ * walked or dropped whole.
+ */
+#include "planner/space_int.h"
+
+#include <string.h>
+
+static bool kind_takes(const struct mw_space_walker *w,
+                       const struct mw_sched_kind *kind,
+                       const struct mw_layout *l)
+{
+    if (w->how == MW_WALK_SEED && w->s->opts->schedule == NULL) {
+        return strcmp(kind->name, "1f1b") == 0 && l->vpp == 1;
+    }
+    if (l->pp == 1) { /* no pipeline: the plainest spelling */
+        return w->s->opts->schedule != NULL || strcmp(kind->name, "1f1b") == 0;
+    }
+    if (w->s->opts->schedule && w->s->opts->vpp > 0) {
+        return true; /* both asked for: let the schedule say what is wrong */
+    }
+    if (kind->min_chunks == 1 && kind->max_chunks == 2) {
+        return l->vpp == 1; /* two routes: the other chunk is the other's */
+    }
+    return l->vpp >= kind->min_chunks && l->vpp <= kind->max_chunks;
+}
+
+void mw_walk_drop(struct mw_space_walker *w, const char *rule,
+                  const struct mw_layout *l, uint64_t n)
+{
+    w->at += n;
+    w->tally->enumerated += n;
+    mw_tally_add(w->tally, rule, n, l, 0, 0);
+}
+
+static void one_leaf(struct mw_space_walker *w, const struct mw_layout *layout)
+{
+    const struct mw_rule *broken = mw_rule_broken(w->s->rules, layout);
+    const struct mw_workload *work = &w->s->scenario->workload;
+    const char *rule = NULL;
+
+    /* The rest of its rules was checked further up, with ZeRO-0. */
+    if ((work->optimizer.kind != MW_OPTIMIZER_ADAMW || layout->dp_shard > 0 ||
+         layout->cp_inner > 1 || layout->recompute_layers > 0 ||
+         layout->recompute_modules != 0 || !layout->reshard ||
+         layout->bucket_size > 0 || layout->mtp_ahead > 0 ||
+         layout->fsdp_unit != 1 || layout->fsdp_prefetch >= 0 ||
+         layout->dispatcher != MW_DISPATCH_STACK ||
+         layout->overlap_shared_experts ||
+         layout->grad_compression != MW_COMPRESS_NONE ||
+         layout->offload_nvme != MW_NVME_NONE || mw_layout_offloads(layout)) &&
+        mw_layout_check(layout, &w->s->scenario->model,
+                        &w->s->scenario->workload, w->s->n_ranks, &rule,
+                        NULL) != MW_OK) {
+        mw_walk_drop(w, rule, layout, 1);
+        return;
+    }
+    if (broken || (w->s->has_lists && !mw_space_allows_rare(w->s, layout))) {
+        mw_walk_drop(w, broken ? broken->id : "limits", layout, 1);
+        return;
+    }
+    w->tally->enumerated++;
+    w->tally->legal++;
+    w->leaf(w->arg, layout, w->at++);
+}
+
+/* Schedules under all that is set but them. */
+static uint64_t walk_kinds(struct mw_space_walker *w, struct mw_layout layout,
+                           bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int k = 0; k < s->n_kinds; k++) {
+        if (!kind_takes(w, s->kind[k], &layout)) {
+            continue;
+        }
+        layout.schedule = s->kind[k]->name;
+        n++;
+        if (!only_count) {
+            one_leaf(w, &layout);
+        }
+    }
+    return n;
+}
+
+/* Layers that are recomputed: all of a stage (0), and where asked for fewer. */
+static uint64_t walk_recomputed(struct mw_space_walker *w,
+                                struct mw_layout layout, bool only_count)
+{
+    const struct mw_search_opts *o = w->s->opts;
+    int n_layers = w->s->scenario->model.n_layers;
+    int stages = layout.pp * layout.vpp,
+        most = (n_layers + stages - 1) / stages;
+    bool is_free = o->recompute_layers < 0 && w->how == MW_WALK_ALL &&
+                   (o->free & MW_FREE_RECOMPUTE_LAYERS) != 0 &&
+                   layout.recompute != MW_RECOMPUTE_NONE &&
+                   !w->s->ctx->gpu->is_cpu;
+    uint64_t n = 0;
+
+    layout.recompute_layers = o->recompute_layers > 0 ? o->recompute_layers : 0;
+    n += walk_kinds(w, layout, only_count);
+    for (int k = 1; is_free && k < most; k++) {
+        layout.recompute_layers = k;
+        n += walk_kinds(w, layout, only_count);
+    }
+    return n;
+}
+
+/* What selective recomputation repeats. */
+static uint64_t walk_modules(struct mw_space_walker *w, struct mw_layout layout,
+                             bool only_count)
+{
+    const struct mw_space *s = w->s;
+    bool is_free = layout.recompute == MW_RECOMPUTE_SELECTIVE ||
+                   s->opts->recompute_modules > 0;
+    uint64_t n = 0;
+
+    for (int i = 0; i < (is_free ? s->n_modules : 1); i++) {
+        layout.recompute_modules = is_free ? s->modules[i] : 0;
+        n += walk_recomputed(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Shared experts beside exchanges: where there are both. */
+static uint64_t walk_shared(struct mw_space_walker *w, struct mw_layout layout,
+                            bool only_count)
+{
+    const struct mw_int_list *overlaps = &w->s->overlaps;
+    int fixed = w->s->opts->overlap_shared_experts;
+    uint64_t n = 0;
+
+    layout.overlap_shared_experts = fixed > 0;
+    if (fixed >= 0 ||
+        !mw_layout_can_overlap_shared(&layout, &w->s->scenario->model)) {
+        return walk_modules(w, layout, only_count);
+    }
+    for (size_t i = 0; i < overlaps->n; i++) {
+        layout.overlap_shared_experts = overlaps->v[i] != 0;
+        n += walk_modules(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Ways to the experts: mostly the stack's alone, and without experts on other
+ * ranks always. */
+static uint64_t walk_dispatchers(struct mw_space_walker *w,
+                                 struct mw_layout layout, bool only_count)
+{
+    const struct mw_int_list *ways = &w->s->dispatchers;
+    int fixed = w->s->opts->dispatcher;
+    uint64_t n = 0;
+
+    layout.dispatcher =
+        fixed > 0 ? (enum mw_dispatcher)fixed : MW_DISPATCH_STACK;
+    if (fixed >= 0 || layout.ep == 1) {
+        return walk_shared(w, layout, only_count);
+    }
+    for (size_t i = 0; i < ways->n; i++) {
+        layout.dispatcher = (enum mw_dispatcher)ways->v[i];
+        n += walk_shared(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Scopes of CUDA graphs: mostly the stack's alone. */
+static uint64_t walk_graphs(struct mw_space_walker *w, struct mw_layout layout,
+                            bool only_count)
+{
+    const struct mw_int_list *graphs = &w->s->graphs;
+    int fixed = w->s->opts->cuda_graph;
+    uint64_t n = 0;
+
+    if (fixed >= 0) {
+        layout.cuda_graph = (enum mw_cuda_graph)fixed;
+        return walk_dispatchers(w, layout, only_count);
+    }
+    for (size_t i = 0; i < graphs->n; i++) {
+        layout.cuda_graph = (enum mw_cuda_graph)graphs->v[i];
+        n += walk_dispatchers(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Places of multi-token prediction: mostly with the head. Pipelines too short
+ * for another take it where nothing else is asked for, and say so. */
+static uint64_t walk_mtp(struct mw_space_walker *w, struct mw_layout layout,
+                         bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int i = 0; i < s->n_mtp; i++) {
+        layout.mtp_ahead = s->mtp_ahead[i];
+        if (i > 0 && layout.pp * layout.vpp < 3) {
+            break;
+        }
+        n += walk_graphs(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Sizes of buckets: mostly the stack's alone. */
+static uint64_t walk_buckets(struct mw_space_walker *w, struct mw_layout layout,
+                             bool only_count)
+{
+    const struct mw_int_list *sizes = &w->s->buckets;
+    int fixed = w->s->opts->bucket_size;
+    uint64_t n = 0;
+
+    layout.bucket_size = fixed > 0 ? fixed : 0;
+    if (fixed >= 0 || !mw_layout_has_buckets(&layout)) {
+        return walk_mtp(w, layout, only_count);
+    }
+    for (size_t i = 0; i < sizes->n; i++) {
+        layout.bucket_size = (int)sizes->v[i];
+        n += walk_mtp(w, layout, only_count);
+        if (w->how == MW_WALK_SEED) {
+            break;
+        }
+    }
+    return n;
+}
+
+/* Compression of gradients and offload: mostly one way each. */
+static uint64_t walk_compressed(struct mw_space_walker *w,
+                                struct mw_layout layout, bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int c = 0; c < s->n_compressions; c++) {
+        if (c > 0 && layout.dp * layout.cp == 1) {
+            break; /* nothing is sent */
+        }
+        layout.grad_compression = s->compression[c];
+        for (int o = 0; o < s->n_offloads; o++) {
+            layout.offload_optimizer = s->offload[o][0];
+            layout.offload_weights = s->offload[o][1];
+            layout.offload_activations = s->offload[o][2];
+            n += walk_buckets(w, layout, only_count);
+        }
+    }
+    return n;
+}
+
+/* Units of ZeRO-3 and how far they are gathered ahead: mostly one way each.
+ * Of those not listed, no more than one that takes all of a stage's layers. */
+static uint64_t walk_units(struct mw_space_walker *w, struct mw_layout layout,
+                           bool only_count)
+{
+    const struct mw_space *s = w->s;
+    int unit = s->opts->fsdp_unit, ahead = s->opts->fsdp_prefetch;
+    int chunks = layout.pp * layout.vpp;
+    int size = (s->scenario->model.n_layers + chunks - 1) / chunks;
+    bool is_listed = s->scenario->limits.fsdp_unit.n > 0,
+         is_free = layout.zero == 3;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < (unit >= 0 || !is_free ? 1 : s->fsdp_units.n); i++) {
+        layout.fsdp_unit = unit >= 0 ? unit
+                           : is_free ? (int)s->fsdp_units.v[i]
+                                     : 1;
+        if (unit < 0 && is_free && !is_listed && i > 0 &&
+            layout.fsdp_unit >= size) {
+            continue;
+        }
+        for (size_t j = 0;
+             j < (ahead >= 0 || !is_free ? 1 : s->fsdp_prefetches.n); j++) {
+            layout.fsdp_prefetch = ahead >= 0 ? ahead
+                                   : is_free  ? (int)s->fsdp_prefetches.v[j]
+                                              : -1;
+            n += walk_compressed(w, layout, only_count);
+            if (w->how == MW_WALK_SEED) {
+                return n;
+            }
+        }
+    }
+    return n;
+}
+
+/* Groups of replicas and resharding. */
+uint64_t mw_walk_rare(struct mw_space_walker *w, struct mw_layout layout,
+                      bool only_count)
+{
+    const struct mw_space *s = w->s;
+    bool is_fixed_shard = s->opts->dp_shard > 0;
+    bool is_fixed_reshard = s->opts->reshard >= 0;
+    uint64_t n = 0;
+
+    layout.offload_nvme = s->opts->offload_nvme > 0
+                              ? (enum mw_offload_nvme)s->opts->offload_nvme
+                              : MW_NVME_NONE;
+    for (int i = 0; i < w->n_shards; i++) {
+        if (i > 0 && layout.zero == 0 && !is_fixed_shard) {
+            break;
+        }
+        layout.dp_shard = w->shard[i];
+        for (int r = 0; r < s->n_reshard; r++) {
+            if (r > 0 && layout.zero < 3 && !is_fixed_reshard) {
+                break;
+            }
+            layout.reshard = s->reshard[r];
+            n += walk_units(w, layout, only_count);
+        }
+    }
+    return n;
+}
