@@ -18,9 +18,43 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static double part(double right, uint64_t n)
+static double part(const struct mw_pair_order *o)
 {
-    return n > 0 ? right / (double)n : (double)NAN;
+    return o->n > 0 ? o->right / (double)o->n : (double)NAN;
+}
+
+/* The share of pairs in the right order, by what the pairs are of. */
+static void print_order(const struct mw_validate_regret *r)
+{
+    const struct {
+        const char *of;
+        const struct mw_pair_order *order;
+    } lines[] = {
+        {"runs", &r->runs},
+        {"runs that do not scatter by themselves", &r->quiet},
+        {"runs of jobs with fewer than three layouts", &r->other},
+        {"layouts, each with its fastest run", &r->layouts},
+        {"layouts of jobs with fewer than three", &r->other_layouts},
+    };
+    struct mw_table *t = mw_table_new();
+
+    printf("\nOrder of pairs of one model, device and software whose rates "
+           "differ by more than 3 %%\n(repeats of one layout allow %.1f %% of "
+           "the runs' pairs):\n",
+           100 * r->runs_possible / (double)r->runs.n);
+    mw_table_col(t, "pairs of", false);
+    mw_table_col(t, "pairs", true);
+    mw_table_col(t, "right", true);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        if (lines[i].order->n > 0) {
+            mw_table_row(t);
+            mw_table_cell(t, "%s", lines[i].of);
+            mw_table_cell(t, "%" PRIu64, lines[i].order->n);
+            mw_table_cell(t, "%.1f %%", 100 * part(lines[i].order));
+        }
+    }
+    mw_table_print(t, stdout);
+    mw_table_free(t);
 }
 
 void mw_validate_regret_print(const struct mw_validate *v)
@@ -55,24 +89,17 @@ void mw_validate_regret_print(const struct mw_validate *v)
         printf("Regret: mean %.1f %%, largest %.1f %%\n", 100 * r.mean,
                100 * r.max);
     }
-    if (r.n_pairs > 0) {
-        printf("Order: %.1f %% of %" PRIu64 " pairs of one model, device and "
-               "software whose rates differ by more than 3 %%; repeats allow "
-               "%.1f %%\n",
-               100 * part(r.pairs_right, r.n_pairs), r.n_pairs,
-               100 * part(r.pairs_possible, r.n_pairs));
-    }
-    if (r.n_quiet > 0 && r.n_quiet < r.n_pairs) {
-        printf("Without rows that scatter by themselves: %.1f %% of %" PRIu64
-               "\n",
-               100 * part(r.quiet_right, r.n_quiet), r.n_quiet);
-    }
-    if (r.n_other > 0 && r.n_other < r.n_pairs) {
-        printf("Of rows whose jobs have fewer than three layouts: %.1f %% of "
-               "%" PRIu64 "\n",
-               100 * part(r.other_right, r.n_other), r.n_other);
+    if (r.runs.n > 0) {
+        print_order(&r);
     }
     mw_validate_regret_release(&r);
+}
+
+static void set_order(json_t *o, const char *pairs, const char *right,
+                      const struct mw_pair_order *order)
+{
+    mw_json_set_int(o, pairs, (long long)order->n);
+    mw_json_set_real(o, right, part(order));
 }
 
 json_t *mw_validate_regret_json(const struct mw_validate *v)
@@ -99,13 +126,15 @@ json_t *mw_validate_regret_json(const struct mw_validate *v)
     mw_json_set(o, "jobs", jobs);
     mw_json_set_real(o, "mean", r.mean);
     mw_json_set_real(o, "max", r.jobs.n > 0 ? r.max : (double)NAN);
-    mw_json_set_int(o, "pairs", (long long)r.n_pairs);
-    mw_json_set_real(o, "order_rate", part(r.pairs_right, r.n_pairs));
-    mw_json_set_real(o, "order_possible", part(r.pairs_possible, r.n_pairs));
-    mw_json_set_int(o, "pairs_without_noisy", (long long)r.n_quiet);
-    mw_json_set_real(o, "order_without_noisy", part(r.quiet_right, r.n_quiet));
-    mw_json_set_int(o, "pairs_of_other_jobs", (long long)r.n_other);
-    mw_json_set_real(o, "order_of_other_jobs", part(r.other_right, r.n_other));
+    mw_json_set_real(o, "order_possible",
+                     r.runs.n > 0 ? r.runs_possible / (double)r.runs.n
+                                  : (double)NAN);
+    set_order(o, "pairs", "order_rate", &r.runs);
+    set_order(o, "pairs_without_noisy", "order_without_noisy", &r.quiet);
+    set_order(o, "pairs_of_other_jobs", "order_of_other_jobs", &r.other);
+    set_order(o, "pairs_of_layouts", "order_of_layouts", &r.layouts);
+    set_order(o, "pairs_of_other_layouts", "order_of_other_layouts",
+              &r.other_layouts);
     mw_validate_regret_release(&r);
     return o;
 }

@@ -5,13 +5,14 @@
  *            job's fastest measured one (a layout measured several times counts
  *            with its fastest)
  *   order    of all pairs of rows of one model, device, type and framework
- * whose measured tokens/s/GPU differ by more than 3 %, the part that is
- *            predicted in the same order; equal predictions count half.
- *            The most that any prediction from job and layout could have
- *            right is less than all: repeats of one layout differ, and may
- *            lie on both sides of another. Rows that scatter by themselves
- *            (noise.c) count in all pairs and not in the quiet ones; pairs of
- *            rows whose jobs have no regret are counted by themselves
+ *            whose measured tokens/s/GPU differ by more than 3 %, the part
+ *            that is predicted in the same order; equal predictions count
+ *            half. The most that any prediction from job and layout could
+ *            have right is less than all: repeats of one layout differ, and
+ *            may lie on both sides of another. Rows that scatter by
+ *            themselves (noise.c) count in all pairs and not in the quiet
+ *            ones; pairs of rows whose jobs have no regret are counted by
+ *            themselves. The same for layouts, each with its fastest run
  *
  * Left out of the regret: jobs with fewer than three layouts.
  */
@@ -107,29 +108,50 @@ static double rate_ratio(row_ptr a, row_ptr b, double a_s, double b_s)
     return a->tokens_per_gpu / a_s / (b->tokens_per_gpu / b_s);
 }
 
-/* Adds a pair that differs enough to what is counted; returns which of the two
- * was measured faster: 1, -1, or 0 where they do not differ enough. */
-static int count_pair(row_ptr a, row_ptr b, const struct tally *t)
+/* Do the two compare, and differ enough? *measured: a's rate over b's. */
+static bool differs(row_ptr a, row_ptr b, double *measured)
 {
-    struct mw_validate_regret *out = t->out;
-    double measured = rate_ratio(a, b, a->measured_s, b->measured_s);
+    *measured = rate_ratio(a, b, a->measured_s, b->measured_s);
+    return strcmp(a->peers, b->peers) == 0 &&
+           fmax(*measured, 1 / *measured) > DIFFERS;
+}
+
+static void count(struct mw_pair_order *o, double right)
+{
+    o->n++;
+    o->right += right;
+}
+
+/* Is the pair predicted in the order of its measured ratio: 1, 0 or 0.5? */
+static double is_right(row_ptr a, row_ptr b, double measured)
+{
     double predicted = rate_ratio(a, b, a->predicted_s, b->predicted_s);
     double sign = (measured - 1) * (predicted - 1);
-    double right = sign > 0 ? 1 : sign < 0 ? 0 : 0.5;
 
-    if (strcmp(a->peers, b->peers) != 0 ||
-        fmax(measured, 1 / measured) <= DIFFERS) {
+    return sign > 0 ? 1 : sign < 0 ? 0 : 0.5;
+}
+
+static bool is_other(row_ptr a, row_ptr b, const struct tally *t)
+{
+    return !t->is_listed[a - t->first] && !t->is_listed[b - t->first];
+}
+
+/* Adds a pair of rows that differs enough to what is counted; returns which of
+ * the two was measured faster: 1, -1, or 0 where they do not differ enough. */
+static int count_pair(row_ptr a, row_ptr b, const struct tally *t)
+{
+    double measured, right;
+
+    if (!differs(a, b, &measured)) {
         return 0;
     }
-    out->n_pairs++;
-    out->pairs_right += right;
+    right = is_right(a, b, measured);
+    count(&t->out->runs, right);
     if (!a->is_noisy && !b->is_noisy) {
-        out->n_quiet++;
-        out->quiet_right += right;
+        count(&t->out->quiet, right);
     }
-    if (!t->is_listed[a - t->first] && !t->is_listed[b - t->first]) {
-        out->n_other++;
-        out->other_right += right;
+    if (is_other(a, b, t)) {
+        count(&t->out->other, right);
     }
     return measured > 1 ? 1 : -1;
 }
@@ -150,19 +172,46 @@ static void count_block(const row_ptr *rows, const size_t i[2],
             votes[1] += faster < 0;
         }
     }
-    t->out->pairs_possible += i[0] == j[0] ? 0.5 * (double)(votes[0] + votes[1])
-                              : votes[0] > votes[1] ? (double)votes[0]
-                                                    : (double)votes[1];
+    t->out->runs_possible += i[0] == j[0] ? 0.5 * (double)(votes[0] + votes[1])
+                             : votes[0] > votes[1] ? (double)votes[0]
+                                                   : (double)votes[1];
+}
+
+/* The fastest run of a layout, rows[i[0]] to rows[i[1] - 1]. */
+static row_ptr fastest(const row_ptr *rows, const size_t i[2])
+{
+    row_ptr best = rows[i[0]];
+
+    for (size_t k = i[0] + 1; k < i[1]; k++) {
+        best = rows[k]->measured_s < best->measured_s ? rows[k] : best;
+    }
+    return best;
+}
+
+static void count_layouts(row_ptr a, row_ptr b, const struct tally *t)
+{
+    double measured;
+
+    if (differs(a, b, &measured)) {
+        double right = is_right(a, b, measured);
+
+        count(&t->out->layouts, right);
+        if (is_other(a, b, t)) {
+            count(&t->out->other_layouts, right);
+        }
+    }
 }
 
 /* rows in order of series and layout */
 static void count_pairs(const row_ptr *rows, size_t n, const struct tally *t)
 {
-    for (size_t i = 0, i_end; i < n; i = i_end) {
-        i_end = end_of_layout(rows, n, i);
-        for (size_t j = i, j_end; j < n; j = j_end) {
-            j_end = end_of_layout(rows, n, j);
-            count_block(rows, (size_t[]){i, i_end}, (size_t[]){j, j_end}, t);
+    for (size_t i[2] = {0, 0}; i[0] < n; i[0] = i[1]) {
+        i[1] = end_of_layout(rows, n, i[0]);
+        count_block(rows, i, i, t);
+        for (size_t j[2] = {i[1], 0}; j[0] < n; j[0] = j[1]) {
+            j[1] = end_of_layout(rows, n, j[0]);
+            count_block(rows, i, j, t);
+            count_layouts(fastest(rows, i), fastest(rows, j), t);
         }
     }
 }

@@ -298,19 +298,26 @@ struct mw_validate_job {
     const struct mw_validate_row *picked, *best;
     double regret;
 };
+/* Pairs of one model, device, type and framework whose measured rates differ
+ * by more than 3 %; right: those predicted in that order, equal ones half. */
+struct mw_pair_order {
+    uint64_t n;
+    double right;
+};
 struct mw_validate_regret {
     struct {
         struct mw_validate_job *v;
         size_t n, cap;
     } jobs;
-    double mean, max; /* of the regrets; mean NaN without jobs */
-    /* Pairs of one model, device, type and framework whose measured rates
-     * differ by more than 3 %. */
-    uint64_t n_pairs, n_quiet; /* quiet: neither row is noisy */
-    uint64_t n_other;          /* neither row's job is in jobs */
-    double pairs_right, quiet_right, other_right;
-    double pairs_possible; /* the most that could be right, given that rows of
-                              one layout and job are predicted alike */
+    double mean, max;           /* of the regrets; mean NaN without jobs */
+    struct mw_pair_order runs;  /* every two rows */
+    struct mw_pair_order quiet; /* neither row is noisy */
+    struct mw_pair_order other; /* neither row's job is in jobs */
+    /* Every two layouts, runs of one layout and job counting once, with the
+     * fastest: repeats have no order that a layout could tell. */
+    struct mw_pair_order layouts, other_layouts;
+    double runs_possible; /* the most of runs that could be right, given that
+                             rows of one layout and job are predicted alike */
 };
 /* Of all rows so far, which must outlive it. Release with the next. */
 void mw_validate_regret(const struct mw_validate *v,

@@ -72,18 +72,24 @@ static void test_regret_by_hand(void **state)
     assert_int_equal(r.jobs.v[0].best->line, 3);
     mw_assert_near(r.mean, 1, 1e-12, 0);
     mw_assert_near(r.max, 1, 1e-12, 0);
-    assert_int_equal(r.n_pairs, 14);
-    mw_assert_near(r.pairs_right, right, 1e-12, 0);
-    mw_assert_near(r.pairs_possible, 12.5, 1e-12, 0);
-    assert_int_equal(r.n_quiet, 9);
-    mw_assert_near(r.quiet_right, quiet, 1e-12, 0);
-    assert_int_equal(r.n_other, 1); /* b's two; a has a regret */
-    mw_assert_near(r.other_right, 1, 1e-12, 0);
+    assert_int_equal(r.runs.n, 14);
+    mw_assert_near(r.runs.right, right, 1e-12, 0);
+    mw_assert_near(r.runs_possible, 12.5, 1e-12, 0);
+    assert_int_equal(r.quiet.n, 9);
+    mw_assert_near(r.quiet.right, quiet, 1e-12, 0);
+    assert_int_equal(r.other.n, 1); /* b's two; a has a regret */
+    mw_assert_near(r.other.right, 1, 1e-12, 0);
+    /* x of a counts with its 10 s: ten pairs less that with b's x. Wrong are
+     * those of a alone: x is predicted slowest and y, the slowest, fastest. */
+    assert_int_equal(r.layouts.n, 9);
+    mw_assert_near(r.layouts.right, 6, 1e-12, 0);
+    assert_int_equal(r.other_layouts.n, 1);
+    mw_assert_near(r.other_layouts.right, 1, 1e-12, 0);
     mw_validate_regret_release(&r);
     v.rows.v[0].series = "a of other heads";
     mw_validate_regret(&v, &r);
-    mw_assert_near(r.pairs_right, right, 1e-12, 0);
-    mw_assert_near(r.pairs_possible, 14, 1e-12, 0);
+    mw_assert_near(r.runs.right, right, 1e-12, 0);
+    mw_assert_near(r.runs_possible, 14, 1e-12, 0);
     assert_int_equal(r.jobs.v[0].n_layouts, 3);
     mw_validate_regret_release(&r);
     mw_array_release(&v.rows);
