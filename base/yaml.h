@@ -106,7 +106,10 @@ struct mw_field {
     enum mw_quantity kind;
     const struct mw_enum *enums;
     const struct mw_field *sub;
-    const char *doc;    /* one line for --help and messages */
+    const char *doc; /* one line for --help and messages */
+    /* Lists: values to choose among, so also one of them without brackets, or
+     * a range of ordered ones: {from: 1, to: 8}, {from: 0, to: 1, by: 0.5}. */
+    bool is_choice;
     size_t seen_offset; /* offset + 1 of a bool set when present; 0: none */
 };
 #define MW_FIELD_END                                                           \

@@ -252,26 +252,98 @@ static struct target item_of(struct target t, struct mw_field *field,
     return t;
 }
 
+/* Items of a list; of one to choose from, a scalar is a list of itself. */
+static bool has_items(const struct target *t, struct mw_node **node,
+                      struct mw_node ***items, size_t *n)
+{
+    if ((*node)->kind == MW_NODE_SEQ) {
+        *items = (*node)->u.items;
+        *n = (*node)->n;
+        return true;
+    }
+    *items = node;
+    *n = 1;
+    return t->field->is_choice && (*node)->kind == MW_NODE_SCALAR &&
+           !(*node)->is_null;
+}
+
+/* Is it a range? Words have no order. */
+static bool is_range(const struct target *t, const struct mw_node *node)
+{
+    return t->field->is_choice && t->field->enums == NULL &&
+           node->kind == MW_NODE_MAP;
+}
+
+/* Both ends of a range that was read. */
+static enum mw_status check_ends(struct target t, struct mw_node *range,
+                                 double first, double last)
+{
+    enum mw_status st =
+        check_range(mw_node_get(range, "from"), t.field, first, t.err);
+
+    return st == MW_OK
+               ? check_range(mw_node_get(range, "to"), t.field, last, t.err)
+               : st;
+}
+
+static enum mw_status bind_int_range(struct target t, struct mw_node *node)
+{
+    struct mw_int_list list;
+    enum mw_status st = mw_yaml_int_range(node, t.arena, &list, t.err);
+
+    st = st == MW_OK ? check_ends(t, node, (double)list.v[0],
+                                  (double)list.v[list.n - 1])
+                     : st;
+    if (st == MW_OK) {
+        memcpy(t.at, &list, sizeof list);
+    }
+    return st;
+}
+
+static enum mw_status bind_num_range(struct target t, struct mw_node *node)
+{
+    struct mw_num_list list;
+    enum mw_status st = mw_yaml_num_range(node, t.arena, &list, t.err);
+
+    st = st == MW_OK ? check_ends(t, node, list.v[0], list.v[list.n - 1]) : st;
+    if (st == MW_OK) {
+        memcpy(t.at, &list, sizeof list);
+    }
+    return st;
+}
+
+static const char *int_list_words(const struct mw_field *f)
+{
+    if (f->enums != NULL) {
+        return f->is_choice ? "a word or a list of words, [a, b]"
+                            : "a list of words, [a, b]";
+    }
+    return f->is_choice
+               ? "an integer, a list, [1, 2], or a range, {from: 1, to: 4}"
+               : "a list of integers, [1, 2]";
+}
+
 static enum mw_status bind_int_list(struct target t, struct mw_node *node)
 {
     bool is_words = t.field->enums != NULL;
+    const char *wanted = int_list_words(t.field);
+    struct mw_node **items;
+    size_t n;
 
-    if (node->kind != MW_NODE_SEQ) {
-        return fail_type(node, t.field->key,
-                         is_words ? "a list of words, [a, b]"
-                                  : "a list of integers, [1, 2]",
-                         t.err);
+    if (is_range(&t, node)) {
+        return bind_int_range(t, node);
+    }
+    if (!has_items(&t, &node, &items, &n)) {
+        return fail_type(node, t.field->key, wanted, t.err);
     }
     enum mw_status st = MW_OK;
-    int64_t *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
-    for (size_t i = 0; i < node->n; i++) {
+    int64_t *v = mw_arena_alloc(t.arena, n, sizeof *v);
+    for (size_t i = 0; i < n; i++) {
         struct mw_field field;
         int word = 0;
         enum mw_status of_item =
-            is_words
-                ? bind_enum(item_of(t, &field, MW_F_ENUM, &word),
-                            node->u.items[i])
-                : read_int(t, node->u.items[i], "a list of integers", &v[i]);
+            is_words ? bind_enum(item_of(t, &field, MW_F_ENUM, &word), items[i])
+                     : read_int(t, items[i], "a list of integers", &v[i]);
 
         if (is_words) {
             v[i] = word;
@@ -280,7 +352,7 @@ static enum mw_status bind_int_list(struct target t, struct mw_node *node)
             st = MW_EINPUT;
         }
     }
-    struct mw_int_list list = {.v = v, .n = node->n};
+    struct mw_int_list list = {.v = v, .n = n};
     if (st == MW_OK) {
         memcpy(t.at, &list, sizeof list);
     }
@@ -289,23 +361,26 @@ static enum mw_status bind_int_list(struct target t, struct mw_node *node)
 
 static enum mw_status bind_flags_list(struct target t, struct mw_node *node)
 {
-    if (node->kind != MW_NODE_SEQ) {
+    struct mw_node **items;
+    size_t n;
+
+    if (!has_items(&t, &node, &items, &n)) {
         return fail_type(node, t.field->key,
                          "a list of sets of words, [[a], [a, b]]", t.err);
     }
     enum mw_status st = MW_OK;
-    int64_t *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
-    for (size_t i = 0; i < node->n; i++) {
+    int64_t *v = mw_arena_alloc(t.arena, n, sizeof *v);
+    for (size_t i = 0; i < n; i++) {
         struct mw_field field;
         int set = 0;
 
-        if (bind_flags(item_of(t, &field, MW_F_FLAGS, &set),
-                       node->u.items[i]) != MW_OK) {
+        if (bind_flags(item_of(t, &field, MW_F_FLAGS, &set), items[i]) !=
+            MW_OK) {
             st = MW_EINPUT;
         }
         v[i] = set;
     }
-    struct mw_int_list list = {.v = v, .n = node->n};
+    struct mw_int_list list = {.v = v, .n = n};
     if (st == MW_OK) {
         memcpy(t.at, &list, sizeof list);
     }
@@ -314,21 +389,30 @@ static enum mw_status bind_flags_list(struct target t, struct mw_node *node)
 
 static enum mw_status bind_num_list(struct target t, struct mw_node *node)
 {
-    if (node->kind != MW_NODE_SEQ) {
-        return fail_type(node, t.field->key, "a list of numbers, [0, 0.5]",
+    struct mw_node **items;
+    size_t n;
+
+    if (is_range(&t, node)) {
+        return bind_num_range(t, node);
+    }
+    if (!has_items(&t, &node, &items, &n)) {
+        return fail_type(node, t.field->key,
+                         t.field->is_choice
+                             ? "a number, a list, [0, 0.5], or a range, {from: "
+                               "0, to: 1, by: 0.5}"
+                             : "a list of numbers, [0, 0.5]",
                          t.err);
     }
     enum mw_status st = MW_OK;
-    double *v = mw_arena_alloc(t.arena, node->n, sizeof *v);
-    for (size_t i = 0; i < node->n; i++) {
+    double *v = mw_arena_alloc(t.arena, n, sizeof *v);
+    for (size_t i = 0; i < n; i++) {
         struct mw_field field;
 
-        if (bind_num(item_of(t, &field, MW_F_NUM, &v[i]), node->u.items[i]) !=
-            MW_OK) {
+        if (bind_num(item_of(t, &field, MW_F_NUM, &v[i]), items[i]) != MW_OK) {
             st = MW_EINPUT;
         }
     }
-    struct mw_num_list list = {.v = v, .n = node->n};
+    struct mw_num_list list = {.v = v, .n = n};
     if (st == MW_OK) {
         memcpy(t.at, &list, sizeof list);
     }

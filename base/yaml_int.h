@@ -45,6 +45,17 @@ _Static_assert(MW_YAML_DEPTH_MAX == 64, "the text above says so");
 /* Refuses text that would take libfyaml too long; see yaml_scan.c. */
 enum mw_status mw_yaml_scan(struct mw_yaml *doc, struct mw_err *err);
 
+/* ---- yaml_choice.c: values to choose among ---------------------------------
+ */
+enum { MW_RANGE_MAX = 4096 }; /* values of one range */
+/* {from: a, to: b, by: c} as a list in the arena: a, a + c, ... up to b; c is 1
+ * where it is left out, for numbers it is needed. MW_EINPUT for a mapping that
+ * is none, has no value or more than MW_RANGE_MAX. */
+enum mw_status mw_yaml_int_range(struct mw_node *map, struct mw_arena *arena,
+                                 struct mw_int_list *out, struct mw_err *err);
+enum mw_status mw_yaml_num_range(struct mw_node *map, struct mw_arena *arena,
+                                 struct mw_num_list *out, struct mw_err *err);
+
 /* A finding at bytes of the text. Returns MW_EINPUT. Beyond the findings that
  * are shown it only counts: a place costs time linear in the file. */
 enum mw_status mw_yaml_fail(struct mw_yaml *doc, size_t offset, size_t width,

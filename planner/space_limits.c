@@ -14,8 +14,8 @@ bool mw_limits_list_allows(const struct mw_int_list *list, int value)
 {
     bool is_allowed = list->n == 0;
 
-    for (size_t i = 0; i < list->n; i++) {
-        is_allowed = is_allowed || list->v[i] == value;
+    for (size_t i = 0; i < list->n && !is_allowed; i++) {
+        is_allowed = list->v[i] == value;
     }
     return is_allowed;
 }

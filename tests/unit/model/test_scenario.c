@@ -350,9 +350,25 @@ static void test_bad_input(void **state)
          "workload: {seq: 8, global_batch: 2}\n"
          "layout: {dp: 2, nodes: [1, 1]}\n",
          "test_scenario.yaml:5:24: nodes names node 1 twice; each once"},
-        {HEAD "limits: {overlap_off: tp}\n",
+        {HEAD "limits: {overlap_off: {from: 1, to: 2}}\n",
          "test_scenario.yaml:5:23: 'overlap_off' must be a list of sets of "
          "words, [[a], [a, b]]"},
+        {HEAD "limits: {tp: {from: 8, to: 2}}\n",
+         "test_scenario.yaml:5:14: from 8 to 2 there is nothing; from is the "
+         "least value"},
+        {HEAD "limits: {tp: {from: 0, to: 2}}\n",
+         "test_scenario.yaml:5:21: 'tp' is 0; it must be between 1 and "},
+        {HEAD "limits: {bucket_size: {from: 1, to: 1000000}}\n",
+         "test_scenario.yaml:5:23: from 1 to 1000000 by 1 are more than 4096 "
+         "values; a larger by, or a list"},
+        {HEAD "limits: {offload_weights: {from: 0, to: 1}}\n",
+         "test_scenario.yaml:5:27: required key 'by' is missing in "
+         "offload_weights (from one value to the next)"},
+        {HEAD "limits: {dtype: {from: fp8, to: bf16}}\n",
+         "test_scenario.yaml:5:17: 'dtype' must be a word or a list of words"},
+        {HEAD "limits: {tp: ~}\n",
+         "test_scenario.yaml:5:14: 'tp' must be an integer, a list, [1, 2], or "
+         "a range, {from: 1, to: 4}, got nothing"},
         {HEAD "limits: {overlap_off: [[tp], [tpp]]}\n",
          "test_scenario.yaml:5:31: 'overlap_off' is 'tpp'; did you mean 'tp'? "
          "allowed: grad_reduce, param_gather, tp"},
@@ -381,6 +397,110 @@ static void test_bad_input(void **state)
                      err.text, rows[i].first_line);
         }
     }
+}
+
+/* ---- every limit as one value, a list and a range --------------------------
+ */
+static void load_limit(const char *key, const char *value,
+                       struct mw_scenario *out)
+{
+    char text[512];
+    struct mw_err err = {0};
+
+    snprintf(text, sizeof text, HEAD "limits: {%s: %s}\n", key, value);
+    if (load(text, out, &err) != MW_OK) {
+        fail_msg("%s: %s: %s", key, value, err.text);
+    }
+}
+
+/* Do two spellings of a limit say the same? Lists bit by bit. */
+static void same_limit(const struct mw_field *f, const char *a, const char *b)
+{
+    struct mw_scenario x, y;
+
+    load_limit(f->key, a, &x);
+    load_limit(f->key, b, &y);
+    const void *p = (const char *)&x.limits + f->offset;
+    const void *q = (const char *)&y.limits + f->offset;
+
+    if (f->type == MW_F_NUM_LIST) {
+        const struct mw_num_list *m = p, *n = q;
+
+        assert_int_equal(m->n, n->n);
+        assert_true(m->n > 0);
+        for (size_t i = 0; i < m->n; i++) {
+            mw_assert_near(m->v[i], n->v[i], 1e-12, 0);
+        }
+    } else {
+        const struct mw_int_list *m = p, *n = q;
+
+        assert_int_equal(m->n, n->n);
+        assert_true(m->n > 0);
+        assert_memory_equal(m->v, n->v, n->n * sizeof *n->v);
+        assert_true(x.hash == y.hash);
+    }
+    mw_scenario_release(&x);
+    mw_scenario_release(&y);
+}
+
+static void check_whole_limit(const struct mw_field *f)
+{
+    char one[32], list[64], range[64];
+    long long low = (long long)f->min, high = low + 3;
+
+    high = high < (long long)f->max ? high : (long long)f->max;
+    snprintf(one, sizeof one, "%lld", high);
+    snprintf(list, sizeof list, "[%lld]", high);
+    same_limit(f, one, list);
+    snprintf(range, sizeof range, "{from: %lld, to: %lld}", low, high);
+    snprintf(list, sizeof list, "[%lld", low);
+    for (long long v = low + 1; v <= high; v++) {
+        size_t n = strlen(list);
+
+        snprintf(list + n, sizeof list - n, ", %lld", v);
+    }
+    snprintf(list + strlen(list), sizeof list - strlen(list), "]");
+    same_limit(f, range, list);
+    snprintf(range, sizeof range, "{from: %lld, to: %lld, by: 2}", low, high);
+    if (high == low + 3) {
+        snprintf(list, sizeof list, "[%lld, %lld]", low, low + 2);
+        same_limit(f, range, list);
+    }
+}
+
+static void check_limit(const struct mw_field *f)
+{
+    char one[64], list[80];
+
+    if (f->type == MW_F_NUM_LIST) {
+        same_limit(f, "0.5", "[0.5]");
+        same_limit(f, "{from: 0, to: 1, by: 0.25}", "[0, 0.25, 0.5, 0.75, 1]");
+        same_limit(f, "{from: 0.1, to: 0.7, by: 0.2}", "[0.1, 0.3, 0.5, 0.7]");
+    } else if (f->enums == NULL) {
+        check_whole_limit(f);
+    } else { /* words have no order: a value or a list */
+        snprintf(one, sizeof one, "%s", f->enums[1].name);
+        snprintf(list, sizeof list, "[%s]", f->enums[1].name);
+        same_limit(f, one, list);
+    }
+}
+
+static void test_limit_forms(void **state)
+{
+    int n_choices = 0;
+
+    (void)state;
+    for (const struct mw_field *f = mw_limits_fields; f->key; f++) {
+        bool is_list = f->type == MW_F_INT_LIST || f->type == MW_F_NUM_LIST ||
+                       f->type == MW_F_FLAGS_LIST;
+
+        assert_true(is_list == f->is_choice);
+        if (is_list) {
+            check_limit(f);
+            n_choices++;
+        }
+    }
+    assert_true(n_choices > 20);
 }
 
 /* The scenarios that come with the project, and for this machine's every
@@ -428,7 +548,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),  cmocka_unit_test(test_every_key),
         cmocka_unit_test(test_hash_same), cmocka_unit_test(test_hash_differs),
-        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_shipped),
+        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_limit_forms),
+        cmocka_unit_test(test_shipped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
