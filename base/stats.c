@@ -22,10 +22,17 @@ static int compare_double(const void *a, const void *b)
 
 double mw_quantile(double *v, size_t n, double q)
 {
+    if (n > 0) {
+        qsort(v, n, sizeof *v, compare_double);
+    }
+    return mw_quantile_sorted(v, n, q);
+}
+
+double mw_quantile_sorted(const double *v, size_t n, double q)
+{
     if (n == 0) {
         return (double)NAN;
     }
-    qsort(v, n, sizeof *v, compare_double);
     double h = (double)(n - 1) * fmin(fmax(q, 0), 1);
     size_t i = (size_t)h;
     if (i + 1 >= n) {

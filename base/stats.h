@@ -7,6 +7,8 @@
 /* Quantile q in [0, 1] by linear interpolation (R type 7); sorts v. NaN for
  * n = 0. */
 double mw_quantile(double *v, size_t n, double q);
+/* The same of numbers that ascend. */
+double mw_quantile_sorted(const double *v, size_t n, double q);
 double mw_median(double *v, size_t n); /* sorts v */
 double mw_mean(const double *v, size_t n);
 /* Coefficient of variation: standard deviation / mean. */

@@ -16,11 +16,13 @@
  */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "planner/columns.h"
 #include "planner/portfolio.h"
 #include "planner/search_int.h"
 #include "planner/stage_split.h"
 #include "sim/coll/coll_library.h"
+#include "sim/model/model.h"
 #include "sim/step/fast.h"
 
 #include <stdio.h>
@@ -81,22 +83,18 @@ static double cpu_s(void)
            1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void bench_search(const char *what, const char *model,
-                         const char *system, int nodes, int seq, int batch,
-                         bool is_full)
+static void time_search(const char *what, const struct world *w, bool is_full)
 {
-    struct world w;
     struct mw_search_opts opts;
     struct mw_search_result r;
 
-    open_world(&w, model, system, nodes, seq, batch);
     mw_search_opts_default(&opts);
     opts.is_quiet = true;
     opts.jobs = 1;
     opts.is_full = is_full;
     double start = cpu_s();
 
-    mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
+    mw_search(&w->scenario, &w->ctx, &opts, &r, NULL);
     double took = cpu_s() - start;
 
     printf("%-44s %11llu layouts %7.2f s %9.0f /s %4llu simulated %s  "
@@ -105,7 +103,50 @@ static void bench_search(const char *what, const char *model,
            (double)r.enumerated / took, (unsigned long long)r.simulated,
            r.proved_optimal ? "proved" : "not proved", peak_mib());
     mw_search_result_release(&r);
+}
+
+static void bench_search(const char *what, const char *model,
+                         const char *system, int nodes, int seq, int batch,
+                         bool is_full)
+{
+    struct world w;
+
+    open_world(&w, model, system, nodes, seq, batch);
+    time_search(what, &w, is_full);
     close_world(&w);
+}
+
+/* Rows of experts that differ by layer, up to threefold, and by sequence. */
+static int64_t *draw_counts(const struct mw_model *m, int batch)
+{
+    int n_layers = mw_model_moe_layers(m, m->n_layers);
+    int n_experts = m->moe.n_experts;
+    size_t n = (size_t)n_layers * (size_t)batch * (size_t)n_experts;
+    int64_t *rows = mw_calloc(n, sizeof *rows);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t e = i % (size_t)n_experts;
+        size_t layer = i / (size_t)n_experts / (size_t)batch;
+        double mean = 512 * (1 + 2 * mw_rand_unit(1, layer, e));
+
+        rows[i] = (int64_t)(mean * (0.5 + mw_rand_unit(2, layer, i)));
+    }
+    return rows;
+}
+
+static void bench_counts(void)
+{
+    struct world w;
+
+    open_world(&w, "mixtral-8x7b", "dgx-h100", 8, 4096, 256);
+    time_search("Mixtral 8x7B, 64 H100, batch 256", &w, false);
+    int64_t *rows = draw_counts(&w.scenario.model, 256);
+
+    w.scenario.router.rows = rows;
+    w.scenario.router.n_seqs = 256;
+    time_search("the same with counts of its routers", &w, false);
+    close_world(&w);
+    mw_free(rows);
 }
 
 static void bench_bound(void)
@@ -322,6 +363,7 @@ int main(void)
                  2048, 64, false);
     bench_search("Llama-3 405B, 16,384 H100, batch 2048", "llama3.1-405b",
                  "dgx-h100", 2048, 8192, 2048, false);
+    bench_counts();
     bench_search("GPT-3 175B, 64 A100, batch 64, full space", "gpt3-175b",
                  "dgx-a100", 8, 2048, 64, true);
     bench_search("GPT-3 175B, 1024 A100, batch 1536", "gpt3-175b", "dgx-a100",

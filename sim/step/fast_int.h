@@ -33,18 +33,11 @@ struct mw_fast_key {
     struct mw_group cp_inner_group;
     struct mw_group grad_group, expert_group, replica_group;
 };
-/* What mw_router_load_of reads of a layout. */
-struct mw_fast_load_key {
-    int inside, ep, etp, dp, micro_batch, ranks_per_node, n_stages, learns;
-};
-struct mw_fast_load {
-    struct mw_fast_load_key key; /* ep 0: empty */
-    struct mw_router_load load;
-};
-/* mw_router_load_of the layout, remembered: counts of a router take a
- * millisecond, and a search asks for the same ones again and again. */
+/* fast_router.c: mw_router_load_of the layout, remembered: a search asks for
+ * the same loads again and again. */
 struct mw_router_load mw_fast_router_load(struct mw_fast *f,
                                           const struct mw_layout *layout);
+void mw_fast_loads_free(struct mw_fast *f);
 
 /* Of n_bytes, a multiple of 8, word by word: a search asks half a million times
  * a second. */
@@ -89,8 +82,8 @@ struct mw_fast {
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
     struct mw_unit_store units;
-    struct mw_fast_load *loads; /* [LOADS] by hash, the latest of each; NULL
-                                   without experts */
+    struct mw_router_sums router;
+    struct mw_fast_load *loads;       /* by hash; NULL until asked for */
     const struct mw_fast_price *last; /* what the price holds now */
     struct {
         struct mw_fast_shape **v;

@@ -41,7 +41,7 @@ void mw_fast_free(struct mw_fast *f)
     }
     mw_free(f->slot);
     mw_unit_store_release(&f->units);
-    mw_free(f->loads);
+    mw_fast_loads_free(f);
     mw_free(f->frame.vstage);
     mw_free(f->frame.tail);
     mw_free(f->frame.units);
@@ -179,7 +179,8 @@ static struct mw_fast_price *add_price(struct mw_fast *f,
     if (2 * (f->n_prices + 1) > f->n_slots) {
         grow(f);
     }
-    mw_step_price_begin(&whole, f->scenario, &f->layout, f->ctx);
+    mw_step_price_begin_under(&whole, f->scenario, &f->layout, f->ctx,
+                              &f->frame.price.router);
     mw_step_price_units(&whole, NULL);
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         if (!is_all_zero(&whole.cost[unit], sizeof whole.cost[unit]) ||
@@ -230,11 +231,13 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
                                              const struct mw_layout *layout)
 {
     bool is_placed = f->has_price && same_place(&f->layout, layout);
+    const struct mw_router_load load = mw_fast_router_load(f, layout);
     struct mw_fast_key key;
 
     f->layout = *layout;
     if (!f->has_price) {
-        mw_step_price_begin(&f->frame.price, f->scenario, &f->layout, f->ctx);
+        mw_step_price_begin_under(&f->frame.price, f->scenario, &f->layout,
+                                  f->ctx, &load);
         f->has_price = true;
     } else if (!is_placed) {
         mw_step_place_groups(&f->frame.price, layout);
@@ -242,7 +245,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     mw_step_set_types(&f->frame.price, layout);
     f->frame.price.n_copies = mw_step_copies_of(layout);
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
-    f->frame.price.router = mw_fast_router_load(f, layout);
+    f->frame.price.router = load;
     f->frame.price.n_kinds = mw_step_unit_kinds(layout);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */

@@ -348,6 +348,17 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_layout *layout,
                          const struct mw_cost_ctx *ctx)
 {
+    const struct mw_router_load load = mw_router_load_of(ctx, scenario, layout);
+
+    mw_step_price_begin_under(p, scenario, layout, ctx, &load);
+}
+
+void mw_step_price_begin_under(struct mw_step_price *p,
+                               const struct mw_scenario *scenario,
+                               const struct mw_layout *layout,
+                               const struct mw_cost_ctx *ctx,
+                               const struct mw_router_load *load)
+{
     const struct mw_workload *w = &scenario->workload;
 
     *p = (struct mw_step_price){
@@ -370,7 +381,7 @@ void mw_step_price_begin(struct mw_step_price *p,
                  .loss_chunks = w->loss_chunks},
         .n_copies = mw_step_copies_of(layout),
         .has_tied_copy = mw_step_copies_tied(scenario, layout),
-        .router = mw_router_load_of(ctx, scenario, layout)};
+        .router = *load};
     mw_step_set_types(p, layout);
     mw_step_place_groups(p, layout);
     find_layers(p);

@@ -3,8 +3,8 @@
  *
  *   x(t, m, l, r)  rows that micro-batch m of step t brings to rank r in layer
  *                  l: sums of the table over the group's sequences and the
- *                  rank's experts, of each replica and expert no more than the
- *                  capacity
+ *                  rank's experts (router_sums.c), of each replica and expert
+ *                  no more than the capacity
  *   synced         mean over t of max over groups of mean over m, l of
  *                  max_r x / mean_r x, the mean of what was routed
  *   apart          the same with max_r over the sum of a stage's layers
@@ -20,233 +20,186 @@
 #include "sim/step/router_load.h"
 
 #include "base/stats.h"
-#include "hwdb/hwdb.h"
 #include "sim/pipe/schedule.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-/* Experts that a rank's sums are made for at a time. */
+/* Ranks that sums are made for at a time. */
 enum { EP_MAX = 1024 };
-
-struct counts {
-    const int64_t *rows;             /* [layer][sequence][expert] */
-    size_t stride;                   /* from one to the next */
-    int n_layers, n_seqs, n_experts; /* of the table; layers of experts */
-    int batch;                       /* sequences of a step */
-};
-
-static void take_sizes(const struct mw_scenario *s, struct counts *out)
-{
-    out->n_layers = mw_model_moe_layers(&s->model, s->model.n_layers);
-    out->n_experts = s->model.moe.n_experts;
-    out->batch = (int)s->workload.global_batch;
-}
-
-/* Those of an overlay, if they are of this scenario, as many as its sizes ask
- * for. */
-static bool find_overlay(const struct mw_cost_ctx *ctx,
-                         const struct mw_scenario *s, struct counts *out)
-{
-    const char *of = mw_hwdb_machine(ctx->db, "router_scenario");
-    const struct mw_router_row *row;
-    size_t n = mw_hwdb_router(ctx->db, &row);
-    char hash[24];
-
-    snprintf(hash, sizeof hash, "%016" PRIx64, s->hash);
-    take_sizes(s, out);
-    if (of == NULL || n == 0 || out->n_layers == 0 || strcmp(of, hash) != 0) {
-        return false;
-    }
-    size_t each = (size_t)out->n_layers * (size_t)out->n_experts;
-
-    out->rows = &row->rows;
-    out->stride = sizeof *row / sizeof row->rows;
-    out->n_seqs = (int)(n / each);
-    return n % each == 0 && out->n_seqs >= out->batch &&
-           out->n_seqs % out->batch == 0;
-}
-
-/* The scenario's own, which reading it has checked, or an overlay's. */
-static bool find_counts(const struct mw_cost_ctx *ctx,
-                        const struct mw_scenario *s, struct counts *out)
-{
-    if (s->router.rows == NULL) {
-        return find_overlay(ctx, s, out);
-    }
-    take_sizes(s, out);
-    out->rows = s->router.rows;
-    out->stride = 1;
-    out->n_seqs = s->router.n_seqs;
-    return out->n_layers > 0;
-}
 
 /* ---- one group -------------------------------------------------------------
  */
-/* Sequences of a micro-batch that come together. */
-struct group {
-    int n_replicas, n_groups; /* replicas of a group; groups of a stage */
-    int n_microbatches, n_seqs;
-    int n_ranks, per_rank; /* ep; experts of each */
-    int per_node;          /* ranks */
-    double capacity;       /* of a replica's rows to an expert, over the mean;
-                              0: all */
-};
-
-static struct group group_of(const struct mw_cost_ctx *ctx,
-                             const struct mw_layout *l, const struct counts *c,
-                             double capacity)
+struct mw_router_group mw_router_group_of(const struct mw_router_sums *sums,
+                                          const struct mw_cost_ctx *ctx,
+                                          const struct mw_scenario *scenario,
+                                          const struct mw_layout *l)
 {
+    const struct mw_workload *w = &scenario->workload;
     int inside = l->tp * l->cp, all = l->ep * l->etp;
-    int n = all > inside ? all / inside : 1;
-    struct mw_group ep = mw_cost_group(l, MW_DIM_EP, ctx->domain_gpus);
+    int n = all > inside ? all / inside : 1, n_stages = l->pp * l->vpp;
+    struct mw_router_group g = {.n_ranks = l->ep, .per_node = 1};
+    bool is_counted = sums->below != NULL && !(w->expert_imbalance > 1) &&
+                      (l->ep > 1 || w->capacity_factor > 0) &&
+                      l->ep <= EP_MAX && l->dp >= n &&
+                      sums->batch >= l->dp * l->micro_batch;
 
-    return (struct group){.n_replicas = n,
-                          .n_groups = l->dp / n,
-                          .n_microbatches = c->batch / (l->dp * l->micro_batch),
-                          .n_seqs = l->micro_batch,
-                          .n_ranks = l->ep,
-                          .per_rank = c->n_experts / l->ep,
-                          .per_node = ep.ranks_per_node,
-                          .capacity = capacity};
+    if (l->ep > 1 && (is_counted || w->expert_imbalance > 1)) {
+        g.per_node =
+            mw_cost_group(l, MW_DIM_EP, ctx->domain_gpus).ranks_per_node;
+    }
+    if (is_counted) {
+        g.n_replicas = n;
+        g.n_groups = l->dp / n;
+        g.n_microbatches = sums->batch / (l->dp * l->micro_batch);
+        g.n_seqs = l->micro_batch;
+        g.depth = (sums->n_layers + n_stages - 1) / n_stages;
+    }
+    return g;
 }
 
 /* What comes to each rank, and how much was routed before the capacity. */
 struct brought {
-    double x[EP_MAX], routed, kept;
+    double routed, kept;
+    double x[EP_MAX];
 };
 
-static double rows_of(const struct counts *c, int layer, int q, int e)
+/* All but x are of a structure's first bytes: x has room for more ranks than
+ * most groups have. */
+static void forget(struct brought *b, int n_ranks)
 {
-    size_t at =
-        ((size_t)layer * (size_t)c->n_seqs + (size_t)q) * (size_t)c->n_experts +
-        (size_t)e;
-
-    return (double)c->rows[at * c->stride];
+    memset(b, 0,
+           offsetof(struct brought, x) + (size_t)n_ranks * sizeof b->x[0]);
 }
 
-/* Of the sequences q, q + 1 ... of a replica's micro-batch. */
-static double expert_rows(const struct counts *c, const struct group *g,
-                          int layer, int q, int e)
-{
-    double n = 0;
+struct counting {
+    const struct mw_router_sums *sums;
+    const struct mw_router_group *g;
+    double capacity; /* of a replica's rows to an expert, over the mean; 0: all
+                      */
+    int first_q;     /* of the step */
+    struct brought layer, stage;
+    MW_ARRAY(double) held; /* one for each group, micro-batch and stage */
+    double routed, kept;
+};
 
-    for (int s = 0; s < g->n_seqs; s++) {
-        n += rows_of(c, layer, q + s, e);
+/* Of a replica's micro-batch, between two rows of sums. */
+static void add_all(struct counting *c, const int64_t *lo, const int64_t *hi)
+{
+    int each = c->sums->n_experts / c->g->n_ranks;
+    int64_t before = 0;
+
+    for (int r = 0; r < c->g->n_ranks; r++) {
+        int e = (r + 1) * each;
+        int64_t n = hi[e] - lo[e];
+
+        c->layer.x[r] += (double)(n - before);
+        before = n;
     }
-    return n;
+    c->layer.routed += (double)before;
+    c->layer.kept += (double)before;
 }
 
-static void add_replica(const struct counts *c, const struct group *g,
-                        int layer, int q, struct brought *b)
+static void add_capped(struct counting *c, const int64_t *lo, const int64_t *hi)
 {
-    double routed = 0, limit = (double)INFINITY;
+    int n_experts = c->sums->n_experts, each = n_experts / c->g->n_ranks;
+    double routed = (double)(hi[n_experts] - lo[n_experts]);
+    double limit = c->capacity * routed / n_experts;
 
-    for (int e = 0; e < c->n_experts; e++) {
-        routed += expert_rows(c, g, layer, q, e);
-    }
-    if (g->capacity > 0) {
-        limit = g->capacity * routed / c->n_experts;
-    }
-    for (int e = 0; e < c->n_experts; e++) {
-        double n = fmin(expert_rows(c, g, layer, q, e), limit);
+    for (int e = 0; e < n_experts; e++) {
+        double n = (double)(hi[e + 1] - lo[e + 1] - (hi[e] - lo[e]));
 
-        b->x[e / g->per_rank] += n;
-        b->kept += n;
+        n = n < limit ? n : limit;
+        c->layer.x[e / each] += n;
+        c->layer.kept += n;
     }
-    b->routed += routed;
+    c->layer.routed += routed;
 }
 
-static void add_microbatch(const struct counts *c, const struct group *g,
-                           int layer, int first_q, int group, int m,
-                           struct brought *b)
+static void add_microbatch(struct counting *c, int l, int group, int m)
 {
+    const struct mw_router_group *g = c->g;
+    size_t row = (size_t)c->sums->n_experts + 1;
+    const int64_t *of_layer =
+        c->sums->below + (size_t)l * ((size_t)c->sums->n_seqs + 1) * row;
+
+    forget(&c->layer, g->n_ranks);
     for (int i = 0; i < g->n_replicas; i++) {
         int replica = group * g->n_replicas + i;
+        int q = c->first_q + (replica * g->n_microbatches + m) * g->n_seqs;
+        const int64_t *lo = of_layer + (size_t)q * row;
+        const int64_t *hi = lo + (size_t)g->n_seqs * row;
 
-        add_replica(c, g, layer,
-                    first_q + (replica * g->n_microbatches + m) * g->n_seqs, b);
+        (c->capacity > 0 ? add_capped : add_all)(c, lo, hi);
+    }
+    c->routed += c->layer.routed;
+    c->kept += c->layer.kept;
+    c->stage.routed += c->layer.routed;
+    for (int r = 0; r < g->n_ranks; r++) {
+        c->stage.x[r] += c->layer.x[r];
     }
 }
 
 /* Of so many neighbours together. */
 static double over_mean(const struct brought *b, int n_ranks, int together)
 {
-    double most = 0, sum = 0;
+    double most = 0;
 
-    for (int r = 0; r < n_ranks; r++) {
-        sum += b->x[r];
-        if ((r + 1) % together == 0 || r + 1 == n_ranks) {
-            most = fmax(most, sum);
-            sum = 0;
+    for (int r = 0; r < n_ranks;) {
+        int end = n_ranks - r < together ? n_ranks : r + together;
+        double sum = 0;
+
+        while (r < end) {
+            sum += b->x[r++];
         }
+        most = sum > most ? sum : most;
     }
     return b->routed > 0 ? most * n_ranks / together / b->routed : 1;
 }
 
 /* ---- sums over a step ------------------------------------------------------
  */
-struct tally {
-    MW_ARRAY(double) held; /* one for each group, micro-batch and stage */
-    double routed, kept;
-};
-
-static void add_stage(struct tally *t, struct brought *stage, int n_ranks,
-                      double *apart)
+static void add_stage(struct counting *c, double *apart)
 {
-    double load = over_mean(stage, n_ranks, 1);
+    double load = over_mean(&c->stage, c->g->n_ranks, 1);
 
-    mw_array_push(&t->held, load);
+    mw_array_push(&c->held, load);
     *apart += load;
-    *stage = (struct brought){.routed = 0};
+    forget(&c->stage, c->g->n_ranks);
 }
 
 /* Mean over micro-batches and layers, stages of `depth` layers each. */
-static struct mw_router_load group_load(const struct counts *c,
-                                        const struct group *g, int first_q,
-                                        int group, int depth, struct tally *t)
+static struct mw_router_load group_load(struct counting *c, int group)
 {
+    const struct mw_router_group *g = c->g;
+    int n_layers = c->sums->n_layers, n_stages = 0;
     struct mw_router_load sum = {0};
-    int n_stages = 0;
 
+    forget(&c->stage, g->n_ranks);
     for (int m = 0; m < g->n_microbatches; m++) {
-        struct brought stage = {.routed = 0};
-
-        for (int l = 0; l < c->n_layers; l++) {
-            struct brought layer = {.routed = 0};
-
-            add_microbatch(c, g, l, first_q, group, m, &layer);
-            sum.synced += over_mean(&layer, g->n_ranks, 1);
-            sum.nodes += over_mean(&layer, g->n_ranks, g->per_node);
-            t->routed += layer.routed;
-            t->kept += layer.kept;
-            stage.routed += layer.routed;
-            for (int r = 0; r < g->n_ranks; r++) {
-                stage.x[r] += layer.x[r];
-            }
-            if ((l + 1) % depth == 0 || l + 1 == c->n_layers) {
-                add_stage(t, &stage, g->n_ranks, &sum.apart);
+        for (int l = 0; l < n_layers; l++) {
+            add_microbatch(c, l, group, m);
+            sum.synced += over_mean(&c->layer, g->n_ranks, 1);
+            sum.nodes += over_mean(&c->layer, g->n_ranks, g->per_node);
+            if ((l + 1) % g->depth == 0 || l + 1 == n_layers) {
+                add_stage(c, &sum.apart);
                 n_stages++;
             }
         }
     }
-    sum.synced /= g->n_microbatches * c->n_layers;
-    sum.nodes /= g->n_microbatches * c->n_layers;
+    sum.synced /= g->n_microbatches * n_layers;
+    sum.nodes /= g->n_microbatches * n_layers;
     sum.apart /= n_stages;
     return sum;
 }
 
 /* The busiest of all groups. */
-static struct mw_router_load step_load(const struct counts *c,
-                                       const struct group *g, int first_q,
-                                       int depth, struct tally *t)
+static struct mw_router_load step_load(struct counting *c)
 {
     struct mw_router_load most = {0};
 
-    for (int i = 0; i < g->n_groups; i++) {
-        struct mw_router_load one = group_load(c, g, first_q, i, depth, t);
+    for (int i = 0; i < c->g->n_groups; i++) {
+        struct mw_router_load one = group_load(c, i);
 
         most.synced = fmax(most.synced, one.synced);
         most.apart = fmax(most.apart, one.apart);
@@ -255,8 +208,41 @@ static struct mw_router_load step_load(const struct counts *c,
     return most;
 }
 
+static struct mw_router_load counted(const struct mw_router_sums *sums,
+                                     const struct mw_router_group *g,
+                                     double capacity)
+{
+    struct mw_router_load load = {0};
+    struct counting c = {.sums = sums, .g = g, .capacity = capacity};
+    int n_steps = sums->n_seqs / sums->batch;
+
+    for (int i = 0; i < n_steps; i++) {
+        c.first_q = i * sums->batch;
+        struct mw_router_load one = step_load(&c);
+
+        load.synced += one.synced / n_steps;
+        load.apart += one.apart / n_steps;
+        load.nodes += one.nodes / n_steps;
+    }
+    load.held = mw_quantile(c.held.v, c.held.n, 0.5);
+    load.held_p90 = mw_quantile_sorted(c.held.v, c.held.n, 0.9);
+    load.dropped = c.routed > 0 ? (c.routed - c.kept) / c.routed : 0;
+    mw_array_release(&c.held);
+    return load;
+}
+
 /* ---- all of them -----------------------------------------------------------
  */
+struct mw_router_load mw_router_group_load(const struct mw_router_sums *sums,
+                                           const struct mw_workload *w,
+                                           const struct mw_router_group *g)
+{
+    return g->n_groups > 0
+               ? counted(sums, g, w->capacity_factor)
+               : mw_router_load_skewed(w->expert_imbalance, w->capacity_factor,
+                                       g->n_ranks, g->per_node);
+}
+
 bool mw_router_learns_by_layer(const struct mw_layout *l)
 {
     const struct mw_sched_kind *kind =
@@ -266,40 +252,18 @@ bool mw_router_learns_by_layer(const struct mw_layout *l)
            !(kind != NULL && kind->is_split);
 }
 
-static struct mw_router_load counted(const struct counts *c,
-                                     const struct group *g, int n_stages)
+struct mw_router_load mw_router_load_under(const struct mw_router_load *load,
+                                           const struct mw_workload *w,
+                                           const struct mw_layout *layout)
 {
-    struct mw_router_load load = {0};
-    struct tally t = {.routed = 0};
-    int depth = (c->n_layers + n_stages - 1) / n_stages;
-    int n_steps = c->n_seqs / c->batch;
+    struct mw_router_load under = *load;
 
-    for (int i = 0; i < n_steps; i++) {
-        struct mw_router_load one = step_load(c, g, i * c->batch, depth, &t);
-
-        load.synced += one.synced / n_steps;
-        load.apart += one.apart / n_steps;
-        load.nodes += one.nodes / n_steps;
+    if (mw_router_learns_by_layer(layout)) {
+        under.apart = under.synced;
     }
-    load.held = mw_quantile(t.held.v, t.held.n, 0.5);
-    load.held_p90 = mw_quantile(t.held.v, t.held.n, 0.9);
-    load.dropped = t.routed > 0 ? (t.routed - t.kept) / t.routed : 0;
-    mw_array_release(&t.held);
-    return load;
-}
-
-/* By one number, or even. */
-static struct mw_router_load given(const struct mw_cost_ctx *ctx,
-                                   const struct mw_workload *w,
-                                   const struct mw_layout *l)
-{
-    int per_node = 1;
-
-    if (l->ep > 1 && w->expert_imbalance > 1) {
-        per_node = mw_cost_group(l, MW_DIM_EP, ctx->domain_gpus).ranks_per_node;
-    }
-    return mw_router_load_skewed(w->expert_imbalance, w->capacity_factor, l->ep,
-                                 per_node);
+    return w->pads_to_capacity
+               ? mw_router_load_padded(&under, w->capacity_factor)
+               : under;
 }
 
 struct mw_router_load mw_router_load_of(const struct mw_cost_ctx *ctx,
@@ -307,78 +271,15 @@ struct mw_router_load mw_router_load_of(const struct mw_cost_ctx *ctx,
                                         const struct mw_layout *layout)
 {
     const struct mw_workload *w = &scenario->workload;
-    struct mw_router_load load;
-    struct counts c;
+    struct mw_router_sums sums;
 
     if (scenario->model.moe.n_experts == 0) {
         return mw_router_load_skewed(1, 0, 1, 1);
     }
-    load = given(ctx, w, layout);
-    if (!(w->expert_imbalance > 1) &&
-        (layout->ep > 1 || w->capacity_factor > 0) && layout->ep <= EP_MAX &&
-        find_counts(ctx, scenario, &c)) {
-        struct group g = group_of(ctx, layout, &c, w->capacity_factor);
+    mw_router_sums_init(&sums, ctx, scenario);
+    struct mw_router_group g = mw_router_group_of(&sums, ctx, scenario, layout);
+    struct mw_router_load load = mw_router_group_load(&sums, w, &g);
 
-        if (g.n_groups >= 1 && g.n_microbatches >= 1) {
-            load = counted(&c, &g, layout->pp * layout->vpp);
-        }
-    }
-    if (mw_router_learns_by_layer(layout)) {
-        load.apart = load.synced;
-    }
-    return w->pads_to_capacity
-               ? mw_router_load_padded(&load, w->capacity_factor)
-               : load;
-}
-
-/* ---- the table -------------------------------------------------------------
- */
-static bool is_at(const struct mw_router_row *row, int layer, int q, int e)
-{
-    return row->layer == layer && row->sequence == q && row->expert == e;
-}
-
-enum mw_status mw_router_check(const struct mw_cost_ctx *ctx,
-                               const struct mw_scenario *scenario,
-                               struct mw_err *err)
-{
-    const char *of = mw_hwdb_machine(ctx->db, "router_scenario");
-    const char *dir = mw_hwdb_overlay_dir(ctx->db);
-    const struct mw_model *model = &scenario->model;
-    const struct mw_router_row *row;
-    struct counts c;
-    size_t n = mw_hwdb_router(ctx->db, &row);
-    char hash[24];
-    size_t i = 0;
-
-    snprintf(hash, sizeof hash, "%016" PRIx64, scenario->hash);
-    if (of == NULL || n == 0 || strcmp(of, hash) != 0) {
-        return MW_OK;
-    }
-    if (!find_overlay(ctx, scenario, &c)) {
-        return mw_fail(err, MW_EINPUT,
-                       "%s/router.csv: %zu rows are not those of %d layers of "
-                       "%d experts and whole steps of %lld sequences; "
-                       "calibrate again",
-                       dir, n, mw_model_moe_layers(model, model->n_layers),
-                       model->moe.n_experts,
-                       (long long)scenario->workload.global_batch);
-    }
-    for (int layer = 0; layer < model->n_layers; layer++) {
-        if (!mw_model_layer_is_moe(model, layer)) {
-            continue;
-        }
-        for (int q = 0; q < c.n_seqs; q++) {
-            for (int e = 0; e < c.n_experts; e++) {
-                if (!is_at(&row[i++], layer, q, e)) {
-                    return mw_fail(err, MW_EINPUT,
-                                   "%s/router.csv: row %zu is not of layer "
-                                   "%d, sequence %d, expert %d; calibrate "
-                                   "again",
-                                   dir, i, layer, q, e);
-                }
-            }
-        }
-    }
-    return MW_OK;
+    mw_router_sums_release(&sums);
+    return mw_router_load_under(&load, w, layout);
 }

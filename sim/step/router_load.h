@@ -36,6 +36,45 @@ struct mw_router_load {
     double held_p90; /* and at most in nine of ten */
     double dropped;  /* part of what is routed, 0 to 1 */
 };
+
+/* router_sums.c. The counts of a scenario's routers, summed. */
+struct mw_router_sums {
+    int n_layers; /* of experts */
+    int n_seqs;   /* of the table: whole steps of `batch` each */
+    int n_experts;
+    int batch;
+    int64_t *below; /* [n_layers][n_seqs + 1][n_experts + 1]: rows of earlier
+                       sequences to earlier experts; NULL: no counts */
+};
+/* False without counts (released all the same). 8 bytes a count. */
+bool mw_router_sums_init(struct mw_router_sums *out,
+                         const struct mw_cost_ctx *ctx,
+                         const struct mw_scenario *scenario);
+void mw_router_sums_release(struct mw_router_sums *sums);
+
+/* What the load depends on of a layout, but for mw_router_load_under: layouts
+ * that have the same share a load. Sequences of a micro-batch that come
+ * together; without counts all 0 but the ranks. */
+struct mw_router_group {
+    int n_replicas, n_groups; /* replicas of a group; groups of a stage */
+    int n_microbatches, n_seqs;
+    int n_ranks, per_node; /* ep; of them on a node */
+    int depth;             /* layers of experts on a stage */
+    int reserved;          /* 0 */
+};
+struct mw_router_group mw_router_group_of(const struct mw_router_sums *sums,
+                                          const struct mw_cost_ctx *ctx,
+                                          const struct mw_scenario *scenario,
+                                          const struct mw_layout *layout);
+/* O(n_layers x micro-batches x replicas x ranks), with a capacity x experts. */
+struct mw_router_load mw_router_group_load(const struct mw_router_sums *sums,
+                                           const struct mw_workload *workload,
+                                           const struct mw_router_group *group);
+/* Under the layout's recomputation and the workload's padding. */
+struct mw_router_load mw_router_load_under(const struct mw_router_load *load,
+                                           const struct mw_workload *workload,
+                                           const struct mw_layout *layout);
+/* The three in one. */
 struct mw_router_load mw_router_load_of(const struct mw_cost_ctx *ctx,
                                         const struct mw_scenario *scenario,
                                         const struct mw_layout *layout);

@@ -165,6 +165,12 @@ void mw_step_price_begin(struct mw_step_price *p,
                          const struct mw_scenario *scenario,
                          const struct mw_layout *layout,
                          const struct mw_cost_ctx *ctx);
+/* The same with a load that is known: mw_router_load_of the layout. */
+void mw_step_price_begin_under(struct mw_step_price *p,
+                               const struct mw_scenario *scenario,
+                               const struct mw_layout *layout,
+                               const struct mw_cost_ctx *ctx,
+                               const struct mw_router_load *load);
 /* place.c: how the communicators of a layout lie on nodes and leaves; and the
  * ranks at the same place of two stages, with all those of a stage that share
  * the node's NICs (and leaf's links) when each sends to its own. */
