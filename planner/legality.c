@@ -10,6 +10,7 @@
 #include "sim/pipe/schedule.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,8 @@
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
-    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(clip)
+    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
+    X(learned) X(re_attn) X(re_mlp) X(offload_layers)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -61,6 +63,12 @@ const struct mw_rule *mw_rule_row(size_t i)
     return NULL;
 }
 
+int mw_offload_layers(const struct mw_layout *layout,
+                      const struct mw_model *model)
+{
+    return (int)lround(layout->offload_activations * model->n_layers);
+}
+
 /* ---- names -----------------------------------------------------------------
  */
 static const char *const value_names[VALUE_COUNT] = {
@@ -88,7 +96,8 @@ enum {
     ID_DTYPE = 3000,
     ID_FORM = 4000,
     ID_OPTIMIZER = 5000,
-    ID_DISPATCHER = 6000
+    ID_DISPATCHER = 6000,
+    ID_SCALING = 7000
 };
 
 static int64_t enum_id(const struct mw_enum *e, const char *text, size_t n,
@@ -130,6 +139,7 @@ static int64_t text_id(const char *text, int len)
     id = id < 0 ? enum_id(mw_dtype_enums, text, n, ID_DTYPE) : id;
     id = id < 0 ? enum_id(mw_cp_form_enums, text, n, ID_FORM) : id;
     id = id < 0 ? enum_id(mw_dispatcher_enums, text, n, ID_DISPATCHER) : id;
+    id = id < 0 ? enum_id(mw_scaling_enums, text, n, ID_SCALING) : id;
     return id < 0 ? enum_id(mw_optimizer_enums, text, n, ID_OPTIMIZER) : id;
 }
 
@@ -189,6 +199,31 @@ void mw_rule_set_free(struct mw_rule_set *set)
 bool mw_rule_set_allows_uneven(const struct mw_rule_set *set)
 {
     return set->allows_uneven;
+}
+
+/* What a model and a workload leave no choice of. */
+static void fill_work(const struct mw_model *m, const struct mw_workload *w,
+                      int64_t v[VALUE_COUNT])
+{
+    v[V_scaling] = ID_SCALING + (int64_t)w->scaling;
+    v[V_flash] = w->is_flash;
+    v[V_dropout] = w->has_dropout;
+    v[V_bias] = m->bias_mlp;
+    v[V_mtp] = m->n_mtp;
+    v[V_learned] = m->position == MW_POS_LEARNED;
+}
+
+/* Modules that selective recomputation repeats, and offloaded layers as they
+ * are rounded in launch files. */
+static void fill_kept(const struct mw_model *m, const struct mw_layout *l,
+                      int64_t v[VALUE_COUNT])
+{
+    int modules =
+        l->recompute == MW_RECOMPUTE_SELECTIVE ? mw_layout_modules(l) : 0;
+
+    v[V_re_attn] = (modules & MW_MODULE_CORE_ATTN) != 0;
+    v[V_re_mlp] = (modules & MW_MODULE_MLP) != 0;
+    v[V_offload_layers] = mw_offload_layers(l, m);
 }
 
 static bool is_part(double part)
@@ -270,6 +305,8 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_offload_part] = is_part(l->offload_optimizer) ||
                         is_part(l->offload_weights) ||
                         is_part(l->offload_activations);
+    fill_work(m, w, v);
+    fill_kept(m, l, v);
 }
 
 const struct mw_rule *mw_rule_broken(const struct mw_rule_set *set,

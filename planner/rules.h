@@ -38,6 +38,11 @@ extern const struct mw_rule_table mw_megatron_rules, mw_torch_rules,
  * architecture in gpus.csv, 0 for others. */
 int64_t mw_compute_capability(const struct mw_gpu *gpu);
 
+/* Layers whose activations a framework that offloads whole layers sends to the
+ * host for a layout's part of them. */
+int mw_offload_layers(const struct mw_layout *layout,
+                      const struct mw_model *model);
+
 /* i-th row, NULL past the end; for documents and tests. */
 const struct mw_rule *mw_rule_row(size_t i);
 

@@ -73,6 +73,21 @@ void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out)
     mw_str_add(&out->launch, " ");
 }
 
+void mw_args_flag(struct mw_args *args, const char *name)
+{
+    mw_str_addf(&args->out->file, "--%s\n", name);
+}
+
+void mw_args_number(struct mw_args *args, const char *name, long long v)
+{
+    mw_str_addf(&args->out->file, "--%s %lld\n", name, v);
+}
+
+void mw_args_word(struct mw_args *args, const char *name, const char *v)
+{
+    mw_str_addf(&args->out->file, "--%s %s\n", name, v);
+}
+
 /* ---- checks ----------------------------------------------------------------
  */
 /* The framework's rows (planner/rules.h), whatever the scenario's own

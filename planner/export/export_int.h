@@ -14,6 +14,17 @@ void mw_export_note(struct mw_export *out, const char *fmt, ...)
 /* "torchrun --nnodes N --nproc-per-node G ... " up to the program. */
 void mw_export_torchrun(const struct mw_export_in *in, struct mw_export *out);
 
+/* Options of a program, one a line: "--name", "--name 3", "--name text". */
+struct mw_args {
+    const struct mw_export_in *in;
+    struct mw_export *out;
+};
+void mw_args_flag(struct mw_args *args, const char *name);
+void mw_args_number(struct mw_args *args, const char *name, long long v);
+void mw_args_word(struct mw_args *args, const char *name, const char *v);
+/* Those of Megatron-LM that say what the model is. */
+void mw_args_model(struct mw_args *args);
+
 enum mw_status mw_export_megatron(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err);
 enum mw_status mw_export_torchtitan(const struct mw_export_in *in,

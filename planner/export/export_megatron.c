@@ -14,39 +14,21 @@
  */
 #include "planner/export/export_int.h"
 
-#include <math.h>
+#include "planner/rules.h"
+
 #include <string.h>
-
-struct writer {
-    const struct mw_export_in *in;
-    struct mw_export *out;
-};
-
-static void flag(struct writer *w, const char *name)
-{
-    mw_str_addf(&w->out->file, "--%s\n", name);
-}
-
-static void number(struct writer *w, const char *name, long long v)
-{
-    mw_str_addf(&w->out->file, "--%s %lld\n", name, v);
-}
-
-static void word(struct writer *w, const char *name, const char *v)
-{
-    mw_str_addf(&w->out->file, "--%s %s\n", name, v);
-}
 
 /* ---- grid ------------------------------------------------------------------
  */
-static void put_layers(struct writer *w)
+static void put_layers(struct mw_args *w)
 {
     const struct mw_plan *plan = w->in->plan;
     int last = plan->n_virtual - 1;
 
     if (mw_plan_is_even(plan)) {
         if (plan->layout.vpp > 1) {
-            number(w, "num-virtual-stages-per-pipeline-rank", plan->layout.vpp);
+            mw_args_number(w, "num-virtual-stages-per-pipeline-rank",
+                           plan->layout.vpp);
         }
         return;
     }
@@ -66,7 +48,7 @@ static void put_layers(struct writer *w)
     mw_str_add(&w->out->file, "\n");
 }
 
-static void put_grid(struct writer *w)
+static void put_grid(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
     static const char *const forms[] = {[MW_CP_GATHER] = "all_gather",
@@ -74,13 +56,13 @@ static void put_grid(struct writer *w)
                                         [MW_CP_A2A] = "a2a",
                                         [MW_CP_PASSQ] = "none"};
 
-    number(w, "tensor-model-parallel-size", l->tp);
-    number(w, "pipeline-model-parallel-size", l->pp);
+    mw_args_number(w, "tensor-model-parallel-size", l->tp);
+    mw_args_number(w, "pipeline-model-parallel-size", l->pp);
     put_layers(w);
-    number(w, "context-parallel-size", l->cp);
+    mw_args_number(w, "context-parallel-size", l->cp);
     if (l->cp > 1) {
-        word(w, "cp-comm-type",
-             l->cp_inner > 1 ? "a2a+p2p" : forms[l->cp_form]);
+        mw_args_word(w, "cp-comm-type",
+                     l->cp_inner > 1 ? "a2a+p2p" : forms[l->cp_form]);
     }
     if (l->cp_inner > 1) {
         mw_str_addf(&w->out->file,
@@ -88,39 +70,41 @@ static void put_grid(struct writer *w)
                     l->cp_inner, mw_layout_cp_outer(l));
     }
     if (l->sp) {
-        flag(w, "sequence-parallel");
+        mw_args_flag(w, "sequence-parallel");
     }
     if (strcmp(l->order, "tp-cp-ep-pp-dp") == 0) {
-        flag(w, "use-tp-pp-dp-mapping");
+        mw_args_flag(w, "use-tp-pp-dp-mapping");
     }
 }
 
 /* ---- optimizer -------------------------------------------------------------
  */
-static bool is_muon(const struct writer *w)
+static bool is_muon(const struct mw_args *w)
 {
     return w->in->scenario->workload.optimizer.kind == MW_OPTIMIZER_MUON;
 }
 
 /* Replicas that share Muon's matrices out have an optimizer of another name.
  */
-static void put_optimizer(struct writer *w)
+static void put_optimizer(struct mw_args *w)
 {
     const struct mw_optimizer *o = &w->in->scenario->workload.optimizer;
 
     switch (o->kind) {
     case MW_OPTIMIZER_MUON:
-        word(w, "optimizer",
-             w->in->plan->layout.zero == 1 ? "dist_muon" : "muon");
+        mw_args_word(w, "optimizer",
+                     w->in->plan->layout.zero == 1 ? "dist_muon" : "muon");
         mw_export_note(w->out, "Muon is in Megatron-Core from 0.15 on and "
-                               "needs the package emerging_optimizers");
+                               "needs the package emerging_optimizers; a "
+                               "version that refuses --overlap-param-gather "
+                               "beside it gathers after the step");
         break;
     case MW_OPTIMIZER_SGD:
-        word(w, "optimizer", "sgd");
-        word(w, "sgd-momentum", "0");
+        mw_args_word(w, "optimizer", "sgd");
+        mw_args_word(w, "sgd-momentum", "0");
         break;
     case MW_OPTIMIZER_MOMENTUM:
-        word(w, "optimizer", "sgd");
+        mw_args_word(w, "optimizer", "sgd");
         break;
     case MW_OPTIMIZER_ADAMW:
     case MW_OPTIMIZER_ADAM8BIT:
@@ -129,7 +113,7 @@ static void put_optimizer(struct writer *w)
     }
 }
 
-static void put_states(struct writer *w)
+static void put_states(struct mw_args *w)
 {
     const struct mw_optimizer *o = &w->in->scenario->workload.optimizer;
 
@@ -138,11 +122,12 @@ static void put_states(struct writer *w)
         return;
     }
     if (!(w->in->plan->layout.offload_optimizer > 0)) { /* else it is there */
-        flag(w, "use-precision-aware-optimizer");
+        mw_args_flag(w, "use-precision-aware-optimizer");
     }
-    word(w, "main-params-dtype", o->main == MW_MAIN_FP16 ? "fp16" : "fp32");
-    word(w, "exp-avg-dtype", mw_dtype_name(o->exp_avg));
-    word(w, "exp-avg-sq-dtype", mw_dtype_name(o->exp_avg_sq));
+    mw_args_word(w, "main-params-dtype",
+                 o->main == MW_MAIN_FP16 ? "fp16" : "fp32");
+    mw_args_word(w, "exp-avg-dtype", mw_dtype_name(o->exp_avg));
+    mw_args_word(w, "exp-avg-sq-dtype", mw_dtype_name(o->exp_avg_sq));
 }
 
 /* Does the price hide collectives of tensor parallelism behind products? */
@@ -158,7 +143,7 @@ static bool hides_tp(const struct mw_export_in *in)
  * parallelism alone (megatron/training/arguments.py asserts it), among GPUs
  * that reach each other's memory (transformer_engine/pytorch/module/base.py,
  * initialize_ub). */
-static void put_tp_overlap(struct writer *w)
+static void put_tp_overlap(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
     int near = w->in->ctx->domain_gpus;
@@ -167,7 +152,7 @@ static void put_tp_overlap(struct writer *w)
         return;
     }
     if (l->sp && l->tp <= near) {
-        flag(w, "tp-comm-overlap");
+        mw_args_flag(w, "tp-comm-overlap");
         return;
     }
     mw_export_note(w->out,
@@ -201,58 +186,64 @@ static int64_t largest_layer(const struct mw_export_in *in)
     return most;
 }
 
-static void put_zero(struct writer *w)
+static void put_zero(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
     bool has_reduce = (l->overlap_off & MW_OVERLAP_GRADS) == 0;
     bool has_gather = (l->overlap_off & MW_OVERLAP_PARAMS) == 0;
 
     if (l->zero == 1 && !is_muon(w)) {
-        flag(w, "use-distributed-optimizer");
+        mw_args_flag(w, "use-distributed-optimizer");
     } else if (l->zero >= 2) {
-        flag(w, "use-megatron-fsdp");
-        word(w, "data-parallel-sharding-strategy",
-             l->zero == 2 ? "optim_grads" : "optim_grads_params");
-        flag(w, "use-distributed-optimizer");
+        mw_args_flag(w, "use-megatron-fsdp");
+        mw_args_word(w, "data-parallel-sharding-strategy",
+                     l->zero == 2 ? "optim_grads" : "optim_grads_params");
+        mw_args_flag(w, "use-distributed-optimizer");
+        /* it would ask for one replica of each expert
+         * (core/distributed/fsdp/mcore_fsdp_adapter.py) */
+        mw_args_flag(w, "no-gradient-accumulation-fusion");
     }
     if (has_reduce && (l->zero >= 1 || l->dp > 1)) {
-        flag(w, "overlap-grad-reduce");
+        mw_args_flag(w, "overlap-grad-reduce");
     }
     if (has_gather && l->zero >= 1) {
-        flag(w, "overlap-param-gather");
+        mw_args_flag(w, "overlap-param-gather");
     }
     if (l->bucket_size > 0) {
-        number(w, "ddp-bucket-size", l->bucket_size);
+        mw_args_number(w, "ddp-bucket-size", l->bucket_size);
     }
     if (l->fsdp_prefetch > 0) { /* half of it is for gathers */
-        number(w, "suggested-communication-unit-size",
-               2 * l->fsdp_prefetch * largest_layer(w->in));
+        mw_args_number(w, "suggested-communication-unit-size",
+                       2 * l->fsdp_prefetch * largest_layer(w->in));
     }
     if (l->dp_shard > 0 && l->dp_shard < l->dp) {
-        number(w, "num-distributed-optimizer-instances", l->dp / l->dp_shard);
+        mw_args_number(w, "num-distributed-optimizer-instances",
+                       l->dp / l->dp_shard);
     }
-    word(w, "ckpt-format", l->zero >= 2 ? "fsdp_dtensor" : "torch_dist");
+    mw_args_word(w, "ckpt-format",
+                 l->zero >= 2 ? "fsdp_dtensor"
+                 : is_muon(w) ? "torch"
+                              : "torch_dist");
 }
 
-static void put_offload(struct writer *w)
+static void put_offload(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
-    int layers =
-        (int)lround(l->offload_activations * w->in->scenario->model.n_layers);
+    int layers = mw_offload_layers(l, &w->in->scenario->model);
 
     if (l->offload_optimizer > 0) {
-        flag(w, "optimizer-cpu-offload");
+        mw_args_flag(w, "optimizer-cpu-offload");
         mw_str_addf(&w->out->file, "--optimizer-offload-fraction %.6g\n",
                     l->offload_optimizer);
-        flag(w, "use-precision-aware-optimizer");
+        mw_args_flag(w, "use-precision-aware-optimizer");
     }
     if (layers > 0) {
-        number(w, "cpu-offloading-num-layers", layers);
+        mw_args_number(w, "cpu-offloading-num-layers", layers);
     }
 }
 
 /* Of layers with experts the attention alone; scope "mlp" is of dense ones. */
-static void put_graphs(struct writer *w)
+static void put_graphs(struct mw_args *w)
 {
     bool has_dense = mw_model_moe_layers(&w->in->scenario->model,
                                          w->in->scenario->model.n_layers) <
@@ -262,36 +253,38 @@ static void put_graphs(struct writer *w)
     case MW_GRAPH_STACK:
         return;
     case MW_GRAPH_NONE:
-        word(w, "cuda-graph-impl", "none");
+        mw_args_word(w, "cuda-graph-impl", "none");
         return;
     case MW_GRAPH_ATTN:
-        word(w, "cuda-graph-impl", "transformer_engine");
-        word(w, "cuda-graph-scope", "attn");
+        mw_args_word(w, "cuda-graph-impl", "transformer_engine");
+        mw_args_word(w, "cuda-graph-scope", "attn");
         break;
     case MW_GRAPH_LAYER:
-        word(w, "cuda-graph-impl", "transformer_engine");
-        word(w, "cuda-graph-scope", has_dense ? "attn mlp" : "attn");
+        mw_args_word(w, "cuda-graph-impl", "transformer_engine");
+        mw_args_word(w, "cuda-graph-scope", has_dense ? "attn mlp" : "attn");
         break;
     case MW_GRAPH_ITERATION:
-        word(w, "cuda-graph-impl", "local");
-        word(w, "cuda-graph-scope", "full_iteration");
-        flag(w, "no-check-for-nan-in-loss-and-grad");
+        mw_args_word(w, "cuda-graph-impl", "local");
+        mw_args_word(w, "cuda-graph-scope", "full_iteration");
+        mw_args_flag(w, "no-check-for-nan-in-loss-and-grad");
         break;
     }
-    flag(w, "te-rng-tracker");
+    mw_args_flag(w, "te-rng-tracker");
+    mw_export_note(w->out, "--cuda-graph-impl is in Megatron-Core from 0.15 "
+                           "on, and several scopes from 0.16");
 }
 
-static void put_modules(struct writer *w)
+static void put_modules(struct mw_args *w)
 {
     struct mw_str names = {NULL, 0, 0};
 
     mw_recompute_modules_add(&names, mw_layout_modules(&w->in->plan->layout),
                              " ");
-    word(w, "recompute-modules", names.s);
+    mw_args_word(w, "recompute-modules", names.s);
     mw_str_release(&names);
 }
 
-static void put_recompute(struct writer *w)
+static void put_recompute(struct mw_args *w)
 {
     int layers = w->in->plan->layout.recompute_layers;
 
@@ -299,196 +292,88 @@ static void put_recompute(struct writer *w)
     case MW_RECOMPUTE_NONE:
         break;
     case MW_RECOMPUTE_SELECTIVE:
-        word(w, "recompute-granularity", "selective");
+        mw_args_word(w, "recompute-granularity", "selective");
         put_modules(w);
         break;
     case MW_RECOMPUTE_FULL:
-        word(w, "recompute-granularity", "full");
-        word(w, "recompute-method", layers > 0 ? "block" : "uniform");
-        number(w, "recompute-num-layers", layers > 0 ? layers : 1);
+        mw_args_word(w, "recompute-granularity", "full");
+        mw_args_word(w, "recompute-method", layers > 0 ? "block" : "uniform");
+        mw_args_number(w, "recompute-num-layers", layers > 0 ? layers : 1);
         break;
     }
 }
 
-/* ---- model -----------------------------------------------------------------
+/* ---- work ------------------------------------------------------------------
  */
-static void put_attention(struct writer *w)
-{
-    const struct mw_model *m = &w->in->scenario->model;
-
-    number(w, "num-attention-heads", m->n_heads);
-    if (m->mla.on) {
-        flag(w, "multi-latent-attention");
-        if (m->mla.q_lora > 0) {
-            number(w, "q-lora-rank", m->mla.q_lora);
-        }
-        number(w, "kv-lora-rank", m->mla.kv_lora);
-        number(w, "qk-head-dim", m->mla.nope_dim);
-        number(w, "qk-pos-emb-head-dim", m->mla.rope_dim);
-        number(w, "v-head-dim", m->mla.v_dim);
-    } else {
-        if (m->n_kv_heads != m->n_heads) {
-            flag(w, "group-query-attention");
-            number(w, "num-query-groups", m->n_kv_heads);
-        }
-        number(w, "kv-channels", m->head_dim);
-    }
-    if (m->qk_norm) {
-        flag(w, "qk-layernorm");
-    }
-}
-
-/* Kernels that send by themselves are an installation of their own: where a
- * layout does not name them, launch files do not ask for them. */
-static void put_dispatcher(struct writer *w)
+/* With delayed scales an operand keeps its history, which recomputed norms and
+ * activations of experts would enter twice (core/transformer/
+ * transformer_config.py refuses that). */
+static const char *fp8_recipe(const struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
-    bool is_flex = l->dispatcher == MW_DISPATCH_DEEPEP ||
-                   l->dispatcher == MW_DISPATCH_HYBRIDEP;
+    int again =
+        l->recompute == MW_RECOMPUTE_SELECTIVE ? mw_layout_modules(l) : 0;
 
-    if (l->dispatcher == MW_DISPATCH_ALLGATHER) {
-        word(w, "moe-token-dispatcher-type", "allgather");
-        return;
-    }
-    word(w, "moe-token-dispatcher-type", is_flex ? "flex" : "alltoall");
-    if (is_flex) {
-        word(w, "moe-flex-dispatcher-backend",
-             mw_dispatcher_name(l->dispatcher));
-        mw_export_note(w->out,
-                       "--moe-flex-dispatcher-backend is in Megatron-Core from "
-                       "0.15 on (before, --moe-enable-deepep is DeepEP's) and "
-                       "needs the package deep_ep");
-    } else if (l->dispatcher == MW_DISPATCH_STACK && l->ep > 1 &&
-               w->in->ctx->stack.sends_once) {
-        mw_export_note(w->out,
-                       "the predicted step sends tokens by DeepEP's kernels; "
-                       "layout: dispatcher: deepep (or hybridep) writes them, "
-                       "alltoall prices what is written");
-    }
-}
-
-static void put_experts(struct writer *w)
-{
-    const struct mw_layout *l = &w->in->plan->layout;
-    const struct mw_moe *e = &w->in->scenario->model.moe;
-    const struct mw_workload *k = &w->in->scenario->workload;
-
-    if (e->n_experts == 0) {
-        return;
-    }
-    number(w, "num-experts", e->n_experts);
-    number(w, "moe-router-topk", e->top_k);
-    number(w, "moe-ffn-hidden-size", e->ffn);
-    if (e->first_dense > 0) {
-        mw_str_addf(&w->out->file, "--moe-layer-freq ([0]*%d+[1]*%d)\n",
-                    e->first_dense,
-                    w->in->scenario->model.n_layers - e->first_dense);
-    } else if (e->every > 1) {
-        number(w, "moe-layer-freq", e->every);
-    }
-    if (e->shared_ffn > 0) {
-        number(w, "moe-shared-expert-intermediate-size", e->shared_ffn);
-    }
-    if (k->capacity_factor > 0) {
-        mw_str_addf(&w->out->file, "--moe-expert-capacity-factor %.6g\n",
-                    k->capacity_factor);
-    }
-    if (k->pads_to_capacity) {
-        flag(w, "moe-pad-expert-input-to-capacity");
-    }
-    if (l->overlap_shared_experts) {
-        flag(w, "moe-shared-expert-overlap");
-    }
-    flag(w, "moe-grouped-gemm");
-    put_dispatcher(w);
-    number(w, "expert-model-parallel-size", l->ep);
-    number(w, "expert-tensor-parallel-size", l->etp);
-}
-
-static void put_position(struct writer *w)
-{
-    const struct mw_model *m = &w->in->scenario->model;
-    long long seq = w->in->scenario->workload.seq;
-
-    switch (m->position) {
-    case MW_POS_ROTARY:
-        word(w, "position-embedding-type", "rope");
+    switch (w->in->scenario->workload.scaling) {
+    case MW_SCALE_BLOCK:
+        return "blockwise";
+    case MW_SCALE_MX:
+        return "mxfp8";
+    case MW_SCALE_TENSOR:
+    case MW_SCALE_ROW: /* refused before */
+    case MW_SCALING_COUNT:
         break;
-    case MW_POS_LEARNED:
-        word(w, "position-embedding-type", "learned_absolute");
-        break;
-    case MW_POS_NONE:
-        word(w, "position-embedding-type", "none");
-        break;
-    case MW_POS_ALIBI:
-        break; /* refused before */
     }
-    number(w, "max-position-embeddings", m->max_seq > seq ? m->max_seq : seq);
+    return (again & (MW_MODULE_LAYERNORM | MW_MODULE_MOE_ACT)) != 0
+               ? "tensorwise"
+               : "delayed";
 }
 
-static void put_model(struct writer *w)
+/* FlashAttention 2 has no heads of two sizes, cuDNN's kernel has. */
+static const char *attention_backend(const struct mw_args *w)
 {
-    const struct mw_model *m = &w->in->scenario->model;
-
-    number(w, "num-layers", m->n_layers);
-    number(w, "hidden-size", m->hidden);
-    number(w, "ffn-hidden-size", m->ffn);
-    put_attention(w);
-    put_position(w);
-    word(w, "normalization", m->norm == MW_NORM_RMS ? "RMSNorm" : "LayerNorm");
-    if (m->is_gated) {
-        flag(w, "swiglu");
-    }
-    if (!m->bias_mlp) {
-        flag(w, "disable-bias-linear");
-        if (m->bias_qkv) {
-            flag(w, "add-qkv-bias");
-        }
-    }
-    if (!m->tied) {
-        flag(w, "untie-embeddings-and-output-weights");
-    }
-    if (m->n_mtp > 0) {
-        number(w, "mtp-num-layers", m->n_mtp);
-    }
-    put_experts(w);
-    number(w, "vocab-size", m->vocab);
-    number(w, "make-vocab-size-divisible-by", 1);
+    return !w->in->scenario->workload.is_flash ? "unfused"
+           : w->in->scenario->model.mla.on     ? "auto"
+                                               : "flash";
 }
 
-static void put_work(struct writer *w)
+static void put_work(struct mw_args *w)
 {
     const struct mw_workload *k = &w->in->scenario->workload;
     double dropout = k->has_dropout ? 0.1 : 0;
 
-    number(w, "seq-length", k->seq);
-    number(w, "micro-batch-size", w->in->plan->layout.micro_batch);
-    number(w, "global-batch-size", k->global_batch);
+    mw_args_number(w, "seq-length", k->seq);
+    mw_args_number(w, "micro-batch-size", w->in->plan->layout.micro_batch);
+    mw_args_number(w, "global-batch-size", k->global_batch);
     mw_str_addf(&w->out->file, "--attention-dropout %g\n--hidden-dropout %g\n",
                 dropout, dropout);
     if (k->dtype != MW_FP32 && k->dtype != MW_TF32) {
-        flag(w, k->dtype == MW_FP16 ? "fp16" : "bf16");
+        mw_args_flag(w, k->dtype == MW_FP16 ? "fp16" : "bf16");
     }
     if (k->dtype == MW_FP8) {
-        word(w, "fp8-format", "hybrid");
+        mw_args_word(w, "fp8-format", "hybrid");
+        mw_args_word(w, "fp8-recipe", fp8_recipe(w));
     } else if (k->dtype == MW_FP4) {
-        word(w, "fp4-format", "e2m1");
+        mw_args_word(w, "fp4-format", "e2m1");
     }
     if (k->grad_dtype == MW_BF16) {
-        flag(w, "grad-reduce-in-bf16");
+        mw_args_flag(w, "grad-reduce-in-bf16");
+    } else if (k->grad_dtype == MW_FP32 && k->dtype == MW_FP16) {
+        mw_args_flag(
+            w, "accumulate-allreduce-grads-in-fp32"); /* bf16 does unasked */
     }
-    word(w, "transformer-impl", "transformer_engine");
-    word(w, "attention-backend", k->is_flash ? "flash" : "unfused");
+    mw_args_word(w, "transformer-impl", "transformer_engine");
+    mw_args_word(w, "attention-backend", attention_backend(w));
 }
 
-static void put_placeholders(struct writer *w)
+static void put_placeholders(struct mw_args *w)
 {
-    word(w, "tokenizer-type", "NullTokenizer");
-    flag(w, "mock-data");
-    number(w, "train-iters", 1000);
-    word(w, "lr", "1.5e-4");
-    number(w, "log-interval", 1);
-    number(w, "eval-iters", 0);
+    mw_args_word(w, "tokenizer-type", "NullTokenizer");
+    mw_args_flag(w, "mock-data");
+    mw_args_number(w, "train-iters", 1000);
+    mw_args_word(w, "lr", "1.5e-4");
+    mw_args_number(w, "log-interval", 1);
+    mw_args_number(w, "eval-iters", 0);
 }
 
 /* ---- all -------------------------------------------------------------------
@@ -496,7 +381,6 @@ static void put_placeholders(struct writer *w)
 static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
 {
     const struct mw_model *m = &in->scenario->model;
-    const struct mw_layout *l = &in->plan->layout;
 
     if (m->position == MW_POS_ALIBI) {
         return mw_export_refuse(err, "megatron_positions",
@@ -513,24 +397,13 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
         return mw_export_refuse(err, "megatron_norms",
                                 "norms after attention and MLP have no option");
     }
-    if (m->moe.n_experts > 0 && l->tp > 1 && !l->sp) {
-        return mw_export_refuse(err, "megatron_experts_sp",
-                                "experts with tp %d need sequence parallelism "
-                                "(megatron/core/transformer/moe/moe_layer.py)",
-                                l->tp);
-    }
-    if (l->pp == 1 && l->vpp > 1) {
-        return mw_export_refuse(err, "megatron_chunks",
-                                "chunks (vpp %d) need pp of at least 2",
-                                l->vpp);
-    }
     return MW_OK;
 }
 
 enum mw_status mw_export_megatron(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err)
 {
-    struct writer w = {in, out};
+    struct mw_args w = {in, out};
     const struct mw_layout *l = &in->plan->layout;
     enum mw_status status = check(in, err);
 
@@ -542,17 +415,17 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
     put_optimizer(&w);
     put_states(&w);
     if (in->scenario->workload.loss == MW_LOSS_FUSED) {
-        flag(&w, "cross-entropy-loss-fusion");
-        word(&w, "cross-entropy-fusion-impl", "te");
+        mw_args_flag(&w, "cross-entropy-loss-fusion");
+        mw_args_word(&w, "cross-entropy-fusion-impl", "te");
     }
     if (in->scenario->workload.clip == MW_CLIP_NONE) {
-        word(&w, "clip-grad", "0.0"); /* 1.0 by default */
+        mw_args_word(&w, "clip-grad", "0.0"); /* 1.0 by default */
     }
     put_zero(&w);
     put_offload(&w);
     put_recompute(&w);
     put_graphs(&w);
-    put_model(&w);
+    mw_args_model(&w);
     put_work(&w);
     put_placeholders(&w);
     /* FSDP forbids what tensor and context parallelism demand before

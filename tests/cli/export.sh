@@ -49,7 +49,7 @@ scenario nosp llama3-70b 8 'tp: 8, pp: 4, dp: 2, zero: 1, micro_batch: 1'
 expect 0 "$mw" export nosp.yaml --to megatron-core -o out.args
 args "'tp-comm-overlap' not in o and 'sequence-parallel' not in o"
 grep -q 'tp-comm-overlap needs sequence parallelism' stderr.txt || fail "no note"
-scenario wide llama3-70b 8 'tp: 16, sp: true, pp: 4, dp: 1, micro_batch: 1'
+scenario wide llama2-7b 8 'tp: 16, sp: true, pp: 4, dp: 1, micro_batch: 1'
 expect 0 "$mw" export wide.yaml --to megatron-core -o out.args
 args "'tp-comm-overlap' not in o"
 grep -q 'tp-comm-overlap works inside a node' stderr.txt || fail "no note"
@@ -126,7 +126,7 @@ grep -q 'titan_units' stderr.txt || fail "two units ahead in torchtitan: $(cat s
 scenario fsdp llama3-8b 2 'tp: 1, dp: 16, zero: 3, micro_batch: 1'
 expect 0 "$mw" export fsdp.yaml --to megatron-core -o out.args
 grep -q '^torchrun' stdout.txt || fail "FSDP under CUDA_DEVICE_MAX_CONNECTIONS: $(cat stdout.txt)"
-args "o['data-parallel-sharding-strategy'] == 'optim_grads_params' and o['ckpt-format'] == 'fsdp_dtensor'"
+args "o['data-parallel-sharding-strategy'] == 'optim_grads_params' and o['ckpt-format'] == 'fsdp_dtensor' and o['no-gradient-accumulation-fusion']"
 
 # --- TorchTitan
 scenario titan llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 5, dp: 2, zero: 3, micro_batch: 1, schedule: interleaved-1f1b'
@@ -160,6 +160,29 @@ scenario loss llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', loss: fused'
 expect 0 "$mw" export loss.yaml --to megatron-core -o out.args
 args "o['cross-entropy-loss-fusion'] and o['cross-entropy-fusion-impl'] == 'te'"
 
+# --- types: 16-bit gradients of fp16 are the default there, recipes of FP8 by
+# what shares a scale; a tokenizer that adds a token
+scenario half llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', dtype: fp16, grad_dtype: fp32'
+expect 0 "$mw" export half.yaml --to megatron-core -o out.args
+args "o['fp16'] and o['accumulate-allreduce-grads-in-fp32'] and o['vocab-size'] == '128255'"
+scenario halved llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', dtype: fp16, grad_dtype: fp16'
+expect 0 "$mw" export halved.yaml --to megatron-core -o out.args
+args "o['fp16'] and 'accumulate-allreduce-grads-in-fp32' not in o and o['attention-backend'] == 'flash'"
+for scaling in tensor/delayed block/blockwise; do
+    scenario eight llama3-8b 2 'tp: 1, dp: 16, zero: 1' ", dtype: fp8, fp8_scaling: ${scaling%/*}"
+    expect 0 "$mw" export eight.yaml --to megatron-core -o out.args
+    args "o['fp8-format'] == 'hybrid' and o['fp8-recipe'] == '${scaling#*/}'"
+done
+scenario eight llama3-8b 2 'tp: 1, dp: 16, zero: 1, recompute: selective, recompute_modules: [layernorm]' ', dtype: fp8'
+expect 0 "$mw" export eight.yaml --to megatron-core -o out.args
+args "o['fp8-recipe'] == 'tensorwise'"
+scenario latent deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, recompute: full'
+expect 0 "$mw" export latent.yaml --to megatron-core -o out.args
+args "o['attention-backend'] == 'auto' and 'moe-router-pre-softmax' not in o"
+printf 'format: 1\nmodel: {hidden: 1024, layers: 8, heads: 8, ffn: 4096, vocab: 32768, moe: {experts: 8, top_k: 1, ffn: 1024}}\ncluster: {system: dgx-h100, nodes: 1}\nworkload: {seq: 2048, global_batch: 64}\nlayout: {dp: 8, ep: 8, zero: 1}\n' >switch.yaml
+expect 0 "$mw" export switch.yaml --to megatron-core -o out.args
+args "o['moe-router-topk'] == '1' and o['moe-router-pre-softmax']"
+
 # --- clipping
 scenario wild llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', clip_grad: none'
 expect 0 "$mw" export wild.yaml --to megatron-core -o out.args
@@ -170,7 +193,7 @@ grep -q '^  clip_grad: null$' out.yaml || fail "nanotron clips"
 # --- optimizers
 scenario muon llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: muon'
 expect 0 "$mw" export muon.yaml --to megatron-core -o out.args
-args "o['optimizer'] == 'dist_muon' and 'use-distributed-optimizer' not in o and o['overlap-param-gather']"
+args "o['optimizer'] == 'dist_muon' and 'use-distributed-optimizer' not in o and o['overlap-param-gather'] and o['ckpt-format'] == 'torch'"
 scenario states llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: fp16, exp_avg_dtype: fp8, exp_avg_sq_dtype: bf16'
 expect 0 "$mw" export states.yaml --to megatron-core -o out.args
 args "o['use-precision-aware-optimizer'] and o['main-params-dtype'] == 'fp16' and o['exp-avg-dtype'] == 'fp8' and o['exp-avg-sq-dtype'] == 'bf16'"
@@ -190,6 +213,12 @@ refused even.yaml torchtitan titan_zero
 refused fsdp.yaml nanotron nanotron_zero
 refused even.yaml nanotron nanotron_schedule
 refused uneven.yaml torchtitan '(titan_zero|titan_model)'
+scenario inside mixtral-8x7b 2 'tp: 1, pp: 2, dp: 8, ep: 8, zero: 1, micro_batch: 1, order: tp-cp-ep-pp-dp'
+refused inside.yaml megatron-core megatron_order_experts
+scenario wide llama3-70b 8 'tp: 16, sp: true, pp: 4, dp: 1, micro_batch: 1'
+refused wide.yaml megatron-core megatron_kv_heads
+scenario away llama3-8b 2 'tp: 1, dp: 16, zero: 1, offload_activations: 1'
+refused away.yaml megatron-core megatron_offload_layers
 scenario zbv llama3-70b 8 'tp: 8, sp: true, pp: 4, vpp: 2, dp: 2, zero: 0, micro_batch: 1, schedule: zb-v'
 refused zbv.yaml megatron-core megatron_schedule
 scenario split llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 2, micro_batch: 1, schedule: 1f1b'

@@ -188,6 +188,42 @@ static bool may_run_rare(const struct world *w, const struct mw_layout *l)
     }
 }
 
+/* Megatron-Core's of the model and the kind of work. */
+static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
+{
+    const struct mw_model *m = &w->scenario.model;
+    const struct mw_workload *k = &w->scenario.workload;
+    enum mw_dtype d = mw_work_dtype(l, k);
+    bool is_moe = m->moe.n_experts > 0, is_short = d >= MW_FP8;
+    bool is_half = d == MW_BF16 || d == MW_FP16;
+    int offloaded = (int)(l->offload_activations * m->n_layers + 0.5);
+    int modules =
+        l->recompute_modules == 0 ? MW_MODULE_CORE_ATTN : l->recompute_modules;
+    bool is_again = l->recompute == MW_RECOMPUTE_SELECTIVE;
+    bool is_graph = l->cuda_graph > MW_GRAPH_NONE;
+
+    if (m->n_kv_heads % l->tp != 0 || (l->cp > 1 && !k->is_flash) ||
+        (k->is_flash && !is_half && !is_short) ||
+        (m->n_mtp > 0 && m->position == MW_POS_LEARNED)) {
+        return false;
+    }
+    if (strcmp(l->order, "tp-cp-ep-pp-dp") == 0 && l->pp > 1 &&
+        (is_moe ? l->etp * l->ep : l->tp) != l->tp * l->cp) {
+        return false;
+    }
+    if (is_moe && ((d != MW_BF16 && !is_short) || (m->bias_mlp && l->etp > 1) ||
+                   (l->zero >= 2 && l->ep > 1 && l->dp_shard > 0))) {
+        return false;
+    }
+    if (l->offload_activations > 0 &&
+        (offloaded < 1 || offloaded >= m->n_layers)) {
+        return false;
+    }
+    return !is_graph || (l->recompute != MW_RECOMPUTE_FULL &&
+                         !(k->has_dropout && is_again &&
+                           (modules & MW_MODULE_CORE_ATTN) != 0));
+}
+
 /* What is gathered at once, and ahead. */
 static bool may_wrap(const struct world *w, const struct mw_layout *l)
 {
@@ -227,7 +263,9 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     case MW_FRAMEWORK_MEGATRON_CORE:
         return is_plain && (!has_inner || l->cp_form == MW_CP_RING) &&
                (!off_grads || ((l->zero == 0 || off_params) && !has_bucket)) &&
-               g != MW_FP16 && (d != MW_FP8 || rows % 16 == 0);
+               (g != MW_FP16 || d == MW_FP16) &&
+               (g != MW_BF16 || d == MW_BF16 || d == MW_FP8) &&
+               (d != MW_FP8 || rows % 16 == 0);
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
         return d != MW_FP8 && !has_inner && (!has_bucket || l->zero == 1) &&
                (l->overlap_off & MW_OVERLAP_TP) == 0;
@@ -277,7 +315,8 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
         if (l->vpp > 1 && n % l->pp) {
             return false;
         }
-        if (l->sp && (l->tp == 1 || seq % (2 * l->cp) || seq % l->tp)) {
+        if ((l->sp && (l->tp == 1 || seq % (2 * l->cp) || seq % l->tp)) ||
+            !may_run_megatron(w, l)) {
             return false;
         }
         return (l->zero < 2 || (l->pp == 1 && !m->tied)) &&
@@ -325,6 +364,25 @@ static void draw_lists(uint64_t seed, struct mw_limits *l)
         (struct mw_num_list){parts, (size_t)pick(seed, 23, 4)};
 }
 
+/* Experts, biases, learned positions, plain attention, dropout, types. */
+static void draw_kind(uint64_t seed, struct mw_scenario *s)
+{
+    static const enum mw_dtype types[] = {MW_BF16, MW_BF16, MW_FP16, MW_FP32};
+    bool is_moe = pick(seed, 27, 6) == 0, is_odd = pick(seed, 28, 4) == 0;
+    struct mw_moe moe = {.n_experts = 4 << pick(seed, 29, 2),
+                         .top_k = 2,
+                         .ffn = 2048,
+                         .every = 1};
+
+    s->model.moe = is_moe ? moe : (struct mw_moe){.every = 1};
+    s->model.bias_mlp = is_odd && pick(seed, 30, 2) == 0;
+    s->model.position =
+        is_odd && pick(seed, 31, 4) == 0 ? MW_POS_LEARNED : MW_POS_ROTARY;
+    s->workload.is_flash = !is_odd || pick(seed, 32, 3) != 0;
+    s->workload.has_dropout = is_odd && pick(seed, 33, 2) == 0;
+    s->workload.dtype = is_odd ? types[pick(seed, 34, 4)] : MW_BF16;
+}
+
 static void draw_scenario(uint64_t seed, struct world *w)
 {
     static const int nodes[] = {1, 1, 2, 3};
@@ -346,6 +404,7 @@ static void draw_scenario(uint64_t seed, struct world *w)
     if (pick(seed, 19, 8) == 0) {
         draw_lists(seed, &s->limits);
     }
+    draw_kind(seed, s);
     s->cluster.n_nodes = nodes[pick(seed, 9, 4)];
     s->cluster.gpus_per_node = 1 + pick(seed, 10, 8);
     assert_int_equal(mw_cost_ctx_init(&w->ctx, w->db, s->cluster.system,
@@ -360,7 +419,7 @@ static void test_10000_random_scenarios(void **state)
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
              n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0,
-             n_graphs = 0, n_units = 0, n_ahead = 0;
+             n_graphs = 0, n_units = 0, n_ahead = 0, n_experts = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -382,6 +441,9 @@ static void test_10000_random_scenarios(void **state)
             opts.recompute = pick(seed, 15, 3);
             opts.cp = opts.free == MW_FREE_CP_INNER ? 4 : 0;
         }
+        opts.ep = w.scenario.model.moe.n_experts > 0 && pick(seed, 35, 3) > 0
+                      ? 2 << pick(seed, 36, 2)
+                      : 0;
         enum mw_status status = mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
 
         assert_true(status == MW_OK || status == MW_ENO);
@@ -401,6 +463,7 @@ static void test_10000_random_scenarios(void **state)
             n_graphs += l->cuda_graph != MW_GRAPH_STACK;
             n_small += l->grad_compression != MW_COMPRESS_NONE;
             n_ahead += l->mtp_ahead > 0;
+            n_experts += l->ep > 1;
             if (!may_run(&w, l) || !may_run_rare(&w, l) || !may_wrap(&w, l) ||
                 !may_run_ahead(&w, l) || !may_run_types(&w, l)) {
                 fail_msg("%s cannot run %s, order %s",
@@ -422,7 +485,7 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
     assert_true(n_buckets > 20 && n_graphs > 20 && n_units > 20);
-    assert_true(n_ahead > 5);
+    assert_true(n_ahead > 5 && n_experts > 100);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

@@ -1,0 +1,172 @@
+/*
+ * Rules of frameworks one by one: a layout that breaks one, the nearest that
+ * meets all. What a case does not name is a dense model in bf16 on 16 devices.
+ */
+#include "planner_world.h"
+
+#include "planner/rules.h"
+
+#include <string.h>
+
+/* 0 stands for what is usual. */
+struct knobs {
+    int tp, cp, pp, vpp, ep, etp, zero, dp_shard,
+        micro_batch;       /* dp: the rest */
+    bool sp, is_pp_inside; /* order tp-cp-ep-pp-dp */
+    const char *schedule;
+    int kv_heads, experts, mtp;
+    bool has_bias, is_learned, is_tied;
+    int dtype, grad_dtype; /* 1 + enum mw_dtype */
+    enum mw_scaling scaling;
+    bool is_unfused, has_dropout;
+    enum mw_cuda_graph graph;
+    enum mw_recompute recompute;
+    int modules, overlap_off;
+    enum mw_optimizer_kind optimizer;
+    double offload_optimizer, offload_activations;
+    const char *system; /* other than the scenario's */
+};
+struct rule_case {
+    int framework;
+    const char *id;
+    struct knobs bad, good;
+};
+
+#define MEG MW_FRAMEWORK_MEGATRON_CORE
+#define FP16 (1 + MW_FP16)
+#define BF16 (1 + MW_BF16)
+#define FP32 (1 + MW_FP32)
+#define FP8 (1 + MW_FP8)
+
+/* clang-format off */
+static const struct rule_case cases[] = {
+    {MEG, "megatron_kv_heads", {.tp = 8, .sp = true, .kv_heads = 4}, {.tp = 4, .sp = true, .kv_heads = 4}},
+    {MEG, "megatron_zero", {.zero = 3, .pp = 2}, {.zero = 3}},
+    {MEG, "megatron_zero", {.zero = 2, .is_tied = true}, {.zero = 1, .is_tied = true}},
+    {MEG, "megatron_zero", {.zero = 3, .experts = 8, .ep = 4, .dp_shard = 4}, {.zero = 3, .experts = 8, .ep = 4}},
+    {MEG, "megatron_order_experts", {.is_pp_inside = true, .pp = 2, .experts = 8, .ep = 4},
+     {.is_pp_inside = true, .pp = 2, .experts = 8, .ep = 4, .tp = 4, .sp = true}},
+    {MEG, "megatron_order_experts", {.is_pp_inside = true, .pp = 2, .experts = 8, .ep = 4, .etp = 2, .tp = 2, .sp = true},
+     {.is_pp_inside = true, .pp = 2, .experts = 8, .ep = 2, .etp = 2, .tp = 2, .cp = 2, .sp = true}},
+    {MEG, "megatron_order_experts", {.is_pp_inside = true, .pp = 2, .cp = 2}, {.is_pp_inside = true, .pp = 2, .tp = 2}},
+    {MEG, "megatron_grad_dtype", {.dtype = FP32, .grad_dtype = BF16, .is_unfused = true}, {.dtype = FP32, .grad_dtype = FP32, .is_unfused = true}},
+    {MEG, "megatron_grad_dtype", {.grad_dtype = FP16}, {.dtype = FP16, .grad_dtype = FP16}},
+    {MEG, "megatron_fp8_scaling", {.dtype = FP8, .scaling = MW_SCALE_ROW}, {.dtype = FP8, .scaling = MW_SCALE_BLOCK}},
+    {MEG, "megatron_mx_rows", {.dtype = FP8, .scaling = MW_SCALE_MX, .tp = 4, .cp = 4, .sp = true, .kv_heads = 4},
+     {.dtype = FP8, .scaling = MW_SCALE_MX, .tp = 4, .cp = 2, .sp = true, .kv_heads = 4}},
+    {MEG, "megatron_flash", {.dtype = FP32, .grad_dtype = FP32}, {.dtype = FP32, .grad_dtype = FP32, .is_unfused = true}},
+    {MEG, "megatron_flash", {.system = "dgx-1v", .dtype = FP16}, {.system = "dgx-1v", .dtype = FP16, .is_unfused = true}},
+    {MEG, "megatron_cp_flash", {.cp = 2, .is_unfused = true}, {.is_unfused = true}},
+    {MEG, "megatron_experts_dtype", {.experts = 8, .dtype = FP16}, {.experts = 8, .dtype = FP8}},
+    {MEG, "megatron_experts_bias", {.experts = 8, .has_bias = true, .tp = 2, .sp = true, .etp = 2}, {.experts = 8, .has_bias = true, .tp = 2, .sp = true}},
+    {MEG, "megatron_mtp_position", {.mtp = 1, .is_learned = true}, {.mtp = 1}},
+    {MEG, "megatron_muon", {.optimizer = MW_OPTIMIZER_MUON, .dp_shard = 4}, {.optimizer = MW_OPTIMIZER_MUON}},
+    {MEG, "megatron_graph_recompute", {.graph = MW_GRAPH_ITERATION, .recompute = MW_RECOMPUTE_FULL}, {.graph = MW_GRAPH_ITERATION}},
+    {MEG, "megatron_graph_dropout", {.graph = MW_GRAPH_ATTN, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE},
+     {.graph = MW_GRAPH_ATTN, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE, .modules = MW_MODULE_MLP}},
+    {MEG, "megatron_graph_dropout", {.graph = MW_GRAPH_LAYER, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE, .modules = MW_MODULE_MLP},
+     {.graph = MW_GRAPH_LAYER, .recompute = MW_RECOMPUTE_SELECTIVE, .modules = MW_MODULE_MLP}},
+    {MEG, "megatron_offload_optimizer", {.optimizer = MW_OPTIMIZER_MOMENTUM, .offload_optimizer = 1}, {.offload_optimizer = 1}},
+    {MEG, "megatron_offload_layers", {.offload_activations = 1}, {.offload_activations = 0.5}},
+    {MEG, "megatron_offload_layers", {.offload_activations = 0.01}, {.offload_activations = 0.03}},
+};
+/* clang-format on */
+
+static void set_model(const struct knobs *k, struct mw_model *m)
+{
+    m->n_kv_heads = k->kv_heads > 0 ? k->kv_heads : 8;
+    m->moe = (struct mw_moe){.n_experts = k->experts,
+                             .top_k = k->experts > 0 ? 2 : 0,
+                             .ffn = 4096,
+                             .every = 1};
+    m->n_mtp = k->mtp;
+    m->bias_mlp = k->has_bias;
+    m->position = k->is_learned ? MW_POS_LEARNED : MW_POS_ROTARY;
+    m->tied = k->is_tied;
+}
+
+static void set_work(const struct knobs *k, struct mw_workload *w)
+{
+    w->seq = 256;
+    w->scaling = k->scaling;
+    w->is_flash = !k->is_unfused;
+    w->has_dropout = k->has_dropout;
+    w->optimizer.kind = k->optimizer;
+}
+
+static int ways(int n)
+{
+    return n > 0 ? n : 1;
+}
+
+static void set_layout(const struct knobs *k, struct mw_layout *l)
+{
+    mw_layout_default(l);
+    l->tp = ways(k->tp);
+    l->cp = ways(k->cp);
+    l->pp = ways(k->pp);
+    l->vpp = ways(k->vpp);
+    l->ep = ways(k->ep);
+    l->etp = ways(k->etp);
+    l->dp = 16 / (l->tp * l->cp * l->pp);
+    l->micro_batch = ways(k->micro_batch);
+    l->sp = k->sp;
+    l->zero = k->zero > 0 ? k->zero : 1;
+    l->dp_shard = k->dp_shard;
+    l->order = k->is_pp_inside ? "tp-cp-ep-pp-dp" : l->order;
+    l->schedule = k->schedule != NULL ? k->schedule : l->schedule;
+    l->dtype = k->dtype;
+    l->grad_dtype = k->grad_dtype;
+    l->cuda_graph = k->graph;
+    l->recompute = k->recompute;
+    l->recompute_modules = k->modules;
+    l->overlap_off = k->overlap_off;
+    l->offload_optimizer = k->offload_optimizer;
+    l->offload_activations = k->offload_activations;
+}
+
+static const char *broken(struct world *w, int framework, const struct knobs *k)
+{
+    struct mw_layout l;
+
+    set_model(k, &w->scenario.model);
+    set_work(k, &w->scenario.workload);
+    set_layout(k, &l);
+    w->scenario.limits.framework = framework;
+    assert_int_equal(
+        mw_cost_ctx_init(&w->ctx, w->db,
+                         k->system != NULL ? k->system : "dgx-h100", 2, 8,
+                         NULL),
+        MW_OK);
+    struct mw_rule_set *set = mw_rule_set_new(&w->scenario, &w->ctx);
+    const struct mw_rule *rule = mw_rule_broken(set, &l);
+
+    mw_rule_set_free(set);
+    return rule != NULL ? rule->id : "";
+}
+
+static void test_each(void **state)
+{
+    (void)state;
+    struct world w;
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct rule_case *c = &cases[i];
+        const char *bad = broken(&w, c->framework, &c->bad);
+        const char *good = broken(&w, c->framework, &c->good);
+
+        if (strcmp(bad, c->id) != 0 || *good != '\0') {
+            fail_msg("case %zu: '%s' instead of %s, then '%s'", i, bad, c->id,
+                     good);
+        }
+    }
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
