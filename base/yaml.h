@@ -83,6 +83,7 @@ enum mw_field_type {
     MW_F_INT_LIST,   /* struct mw_int_list: a sequence of integers, or of words
                         of .enums */
     MW_F_NUM_LIST,   /* struct mw_num_list: a sequence of pure numbers */
+    MW_F_STR_LIST,   /* struct mw_str_list: a sequence of texts, copied */
     MW_F_MAP,        /* nested struct at offset bound with .sub */
     MW_F_NODE        /* struct mw_node *: kept for the caller to read */
 };
@@ -94,6 +95,11 @@ struct mw_int_list {
 
 struct mw_num_list {
     const double *v;
+    size_t n;
+};
+
+struct mw_str_list {
+    const char *const *v;
     size_t n;
 };
 

@@ -359,6 +359,34 @@ static enum mw_status bind_int_list(struct target t, struct mw_node *node)
     return st;
 }
 
+static enum mw_status bind_str_list(struct target t, struct mw_node *node)
+{
+    struct mw_node **items;
+    size_t n;
+
+    if (!has_items(&t, &node, &items, &n)) {
+        return fail_type(node, t.field->key,
+                         t.field->is_choice
+                             ? "a word or a list of words, [a, b]"
+                             : "a list of words, [a, b]",
+                         t.err);
+    }
+    enum mw_status st = MW_OK;
+    const char **v = mw_arena_alloc(t.arena, n, sizeof *v);
+    for (size_t i = 0; i < n; i++) {
+        struct mw_field field;
+
+        if (bind_str(item_of(t, &field, MW_F_STR, &v[i]), items[i]) != MW_OK) {
+            st = MW_EINPUT;
+        }
+    }
+    struct mw_str_list list = {.v = v, .n = n};
+    if (st == MW_OK) {
+        memcpy(t.at, &list, sizeof list);
+    }
+    return st;
+}
+
 static enum mw_status bind_flags_list(struct target t, struct mw_node *node)
 {
     struct mw_node **items;
@@ -444,6 +472,8 @@ static enum mw_status bind_value(struct target t, struct mw_node *node)
         return bind_int_list(t, node);
     case MW_F_NUM_LIST:
         return bind_num_list(t, node);
+    case MW_F_STR_LIST:
+        return bind_str_list(t, node);
     case MW_F_MAP:
         return mw_yaml_bind(node, t.field->sub, t.at, t.arena, t.err);
     case MW_F_NODE:

@@ -156,6 +156,20 @@ static const char *num_list_text(struct mw_arena *arena,
     return out;
 }
 
+static const char *str_list_text(struct mw_arena *arena,
+                                 const struct mw_str_list *list)
+{
+    struct mw_str text = {0};
+
+    for (size_t i = 0; i < list->n; i++) {
+        mw_str_addf(&text, "%s%s", i > 0 ? " " : "", list->v[i]);
+    }
+    const char *out = mw_arena_strdup(arena, text.s != NULL ? text.s : "");
+
+    mw_str_release(&text);
+    return out;
+}
+
 /* NULL for what has no text: nested tables and nodes. */
 static const char *value_text(struct mw_arena *arena, const struct mw_field *f,
                               const void *base)
@@ -186,6 +200,8 @@ static const char *value_text(struct mw_arena *arena, const struct mw_field *f,
         return list_text(arena, at, f->enums);
     case MW_F_NUM_LIST:
         return num_list_text(arena, at);
+    case MW_F_STR_LIST:
+        return str_list_text(arena, at);
     case MW_F_MAP:
     case MW_F_NODE:
         break;

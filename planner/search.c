@@ -300,6 +300,9 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
 
     memset(out, 0, sizeof *out);
     mw_arena_init(&out->arena);
+    if (status == MW_OK) {
+        status = mw_limits_check_names(scenario, err);
+    }
     if (status != MW_OK) {
         return status;
     }

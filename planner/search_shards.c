@@ -96,6 +96,7 @@ static void add_key(struct mw_str *text, const struct mw_field *f,
     case MW_F_QTY:
     case MW_F_FLAGS_LIST:
     case MW_F_NUM_LIST:
+    case MW_F_STR_LIST:
     case MW_F_MAP:
     case MW_F_NODE:
         MW_ASSERT(false, "key %s of a layout", f->key);

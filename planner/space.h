@@ -37,6 +37,7 @@ struct mw_space {
     } outer;
     const struct mw_sched_kind *kind[MW_SPACE_KINDS_MAX];
     int n_kinds;
+    bool has_plain; /* 1f1b among them, where none is fixed */
     char order[MW_SPACE_ORDERS_MAX][MW_SPACE_ORDER_TEXT];
     int n_orders;
     int zero[4], n_zero;
@@ -47,6 +48,8 @@ struct mw_space {
     int n_cp_forms;
     bool reshard[2];
     int n_reshard;
+    enum mw_offload_nvme nvme[4];
+    int n_nvmes;
     int dtype[MW_SPACE_TYPES], n_dtypes; /* as in mw_layout */
     int grad_dtype[MW_SPACE_TYPES], n_grad_dtypes;
     int modules[MW_SPACE_MODULES], n_modules; /* of selective recomputation */
@@ -69,12 +72,19 @@ struct mw_space {
 /* A value of a list, which allows all when it is empty; a set among sets, as
  * far as `has` goes (0 among modules is the attention core). */
 bool mw_limits_list_allows(const struct mw_int_list *list, int value);
+bool mw_int_list_holds(const struct mw_int_list *list, int value);
+/* Names of schedules and rank orders that the limits list: are there such, and
+ * do they train? MW_EINPUT otherwise, with the key set. */
+enum mw_status mw_limits_check_names(const struct mw_scenario *scenario,
+                                     struct mw_err *err);
 bool mw_limits_sets_allow(const struct mw_int_list *sets, int set, int has);
 /* Are there gradients that wait for the end of the step? */
 bool mw_layout_has_buckets(const struct mw_layout *l);
 /* Are there shared experts to compute while an all-to-all goes on? */
 bool mw_layout_can_overlap_shared(const struct mw_layout *layout,
                                   const struct mw_model *model);
+/* Is there something offloaded that may lie on drives? */
+bool mw_layout_can_spill(const struct mw_layout *layout);
 /* Transfers that a layout has and nothing need hide. */
 int mw_layout_can_show(const struct mw_layout *l);
 /* What the limits list of types, compression, offload and the like. */

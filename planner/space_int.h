@@ -16,6 +16,9 @@ struct mw_space_walker {
     int shard[MW_SPACE_SHARDS_MAX], n_shards; /* values of dp_shard */
 };
 
+/* space_inner.c: the values of the inner dimensions. */
+void mw_space_find_inner(struct mw_space *space);
+
 /* Tallies n layouts that a rule forbids, `layout` the one it was asked of. */
 void mw_walk_drop(struct mw_space_walker *w, const char *rule,
                   const struct mw_layout *layout, uint64_t n);

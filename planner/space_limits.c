@@ -10,14 +10,100 @@
 #include <stdio.h>
 #include <string.h>
 
+bool mw_int_list_holds(const struct mw_int_list *list, int value)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->v[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool mw_limits_list_allows(const struct mw_int_list *list, int value)
 {
-    bool is_allowed = list->n == 0;
+    return list->n == 0 || mw_int_list_holds(list, value);
+}
 
-    for (size_t i = 0; i < list->n && !is_allowed; i++) {
-        is_allowed = list->v[i] == value;
+static bool names_allow(const struct mw_str_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (strcmp(list->v[i], name) == 0) {
+            return true;
+        }
     }
-    return is_allowed;
+    return list->n == 0;
+}
+
+/* What is wrong with a schedule that the limits name; NULL: nothing. */
+static const char *schedule_fault(const char *name)
+{
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(name);
+
+    return !kind                   ? "is unknown; see meshwright sched --help"
+           : kind->is_forward_only ? "is for inference; a training step needs "
+                                     "backward passes, for example 1f1b"
+                                   : NULL;
+}
+
+enum mw_status mw_limits_check_names(const struct mw_scenario *scenario,
+                                     struct mw_err *err)
+{
+    const struct mw_limits *l = &scenario->limits;
+
+    for (size_t i = 0; i < l->schedule.n; i++) {
+        const char *fault = schedule_fault(l->schedule.v[i]);
+
+        if (fault) {
+            mw_err_set_key(err, "limits", "schedule");
+            return mw_fail(err, MW_EINPUT, "schedule '%.64s' %s",
+                           l->schedule.v[i], fault);
+        }
+    }
+    for (size_t i = 0; i < l->order.n; i++) {
+        if (!mw_layout_order_valid(l->order.v[i])) {
+            mw_err_set_key(err, "limits", "order");
+            return mw_fail(err, MW_EINPUT,
+                           "order '%.64s' must name tp, cp, dp and pp, as in "
+                           "tp-cp-ep-dp-pp",
+                           l->order.v[i]);
+        }
+    }
+    if (l->order.n > MW_SPACE_ORDERS_MAX) {
+        mw_err_set_key(err, "limits", "order");
+        return mw_fail(err, MW_EINPUT, "order lists %zu; at most %d",
+                       l->order.n, MW_SPACE_ORDERS_MAX);
+    }
+    return MW_OK;
+}
+
+/* Lists say nothing about what a layout does not have: a stage of ZeRO without
+ * a gradient group, a schedule without a pipeline, a form without cp. */
+static bool names_and_stages_allow(const struct mw_limits *limits,
+                                   const struct mw_layout *l)
+{
+    return mw_limits_list_allows(&limits->recompute, (int)l->recompute) &&
+           (l->recompute == MW_RECOMPUTE_NONE ||
+            mw_limits_list_allows(&limits->recompute_layers,
+                                  l->recompute_layers)) &&
+           (l->dp * l->cp == 1 ||
+            mw_limits_list_allows(&limits->zero, l->zero)) &&
+           (l->tp == 1 || mw_limits_list_allows(&limits->sp, l->sp)) &&
+           (l->pp == 1 || names_allow(&limits->schedule, l->schedule)) &&
+           names_allow(&limits->order, l->order) &&
+           (l->cp == 1 ||
+            mw_limits_list_allows(&limits->cp_form, (int)l->cp_form)) &&
+           (l->zero == 0 ||
+            mw_limits_list_allows(&limits->dp_shard, l->dp_shard)) &&
+           (l->zero < 3 ||
+            mw_limits_list_allows(&limits->reshard, l->reshard)) &&
+           (!mw_layout_can_spill(l) ||
+            mw_limits_list_allows(&limits->offload_nvme, (int)l->offload_nvme));
+}
+
+bool mw_layout_can_spill(const struct mw_layout *l)
+{
+    return l->offload_optimizer > 0 || l->offload_weights > 0;
 }
 
 static bool parts_allow(const struct mw_num_list *list, double part)
@@ -64,7 +150,10 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
     const struct mw_limits *limits = &s->scenario->limits;
     const struct mw_workload *w = &s->scenario->workload;
 
-    return mw_limits_list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
+    return names_and_stages_allow(limits, l) &&
+           (s->scenario->model.moe.n_experts == 0 ||
+            mw_limits_list_allows(&limits->etp, l->etp)) &&
+           mw_limits_list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
            mw_limits_list_allows(&limits->grad_dtype,
                                  (int)mw_work_grad_dtype(l, w)) &&
            mw_limits_list_allows(&limits->grad_compression,

@@ -14,13 +14,10 @@ static bool kind_takes(const struct mw_space_walker *w,
                        const struct mw_sched_kind *kind,
                        const struct mw_layout *l)
 {
-    if (w->how == MW_WALK_SEED && w->s->opts->schedule == NULL) {
+    if (w->how == MW_WALK_SEED && w->s->has_plain) {
         return strcmp(kind->name, "1f1b") == 0 && l->vpp == 1;
     }
-    if (l->pp == 1) { /* no pipeline: the plainest spelling */
-        return w->s->opts->schedule != NULL || strcmp(kind->name, "1f1b") == 0;
-    }
-    if (w->s->opts->schedule && w->s->opts->vpp > 0) {
+    if (l->pp == 1 || (w->s->opts->schedule && w->s->opts->vpp > 0)) {
         return true; /* both asked for: let the schedule say what is wrong */
     }
     if (kind->min_chunks == 1 && kind->max_chunks == 2) {
@@ -75,6 +72,13 @@ static uint64_t walk_kinds(struct mw_space_walker *w, struct mw_layout layout,
     const struct mw_space *s = w->s;
     uint64_t n = 0;
 
+    if (layout.pp == 1 && !s->opts->schedule) { /* the plainest spelling */
+        layout.schedule = "1f1b";
+        if (!only_count) {
+            one_leaf(w, &layout);
+        }
+        return 1;
+    }
     for (int k = 0; k < s->n_kinds; k++) {
         if (!kind_takes(w, s->kind[k], &layout)) {
             continue;
@@ -100,8 +104,20 @@ static uint64_t walk_recomputed(struct mw_space_walker *w,
                    (o->free & MW_FREE_RECOMPUTE_LAYERS) != 0 &&
                    layout.recompute != MW_RECOMPUTE_NONE &&
                    !w->s->ctx->gpu->is_cpu;
+    const struct mw_int_list *listed = &w->s->scenario->limits.recompute_layers;
+    bool is_listed = o->recompute_layers < 0 && listed->n > 0 &&
+                     layout.recompute != MW_RECOMPUTE_NONE;
     uint64_t n = 0;
 
+    for (size_t i = 0; is_listed && i < listed->n; i++) {
+        layout.recompute_layers = (int)listed->v[i];
+        if (layout.recompute_layers < most || !mw_int_list_holds(listed, 0)) {
+            n += walk_kinds(w, layout, only_count);
+        }
+    }
+    if (is_listed) {
+        return n;
+    }
     layout.recompute_layers = o->recompute_layers > 0 ? o->recompute_layers : 0;
     n += walk_kinds(w, layout, only_count);
     for (int k = 1; is_free && k < most; k++) {
@@ -242,6 +258,41 @@ static uint64_t walk_buckets(struct mw_space_walker *w, struct mw_layout layout,
     return n;
 }
 
+/* Does the walk put this on drives? A fixed choice is tried whatever it is. */
+static bool takes_nvme(const struct mw_space *s, unsigned nvme,
+                       const struct mw_layout *l)
+{
+    return s->opts->offload_nvme >= 0 ||
+           (((nvme & MW_NVME_OPTIMIZER) == 0 || l->offload_optimizer > 0) &&
+            ((nvme & MW_NVME_WEIGHTS) == 0 || l->offload_weights > 0));
+}
+
+/* What is offloaded, and what of it lies on drives. */
+static uint64_t walk_offloads(struct mw_space_walker *w,
+                              struct mw_layout layout, bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    for (int o = 0; o < s->n_offloads; o++) {
+        layout.offload_optimizer = s->offload[o][0];
+        layout.offload_weights = s->offload[o][1];
+        layout.offload_activations = s->offload[o][2];
+        layout.offload_nvme = MW_NVME_NONE;
+        if (s->opts->offload_nvme < 0 && !mw_layout_can_spill(&layout)) {
+            n += walk_buckets(w, layout, only_count);
+            continue;
+        }
+        for (int i = 0; i < s->n_nvmes; i++) {
+            layout.offload_nvme = s->nvme[i];
+            if (takes_nvme(s, (unsigned)layout.offload_nvme, &layout)) {
+                n += walk_buckets(w, layout, only_count);
+            }
+        }
+    }
+    return n;
+}
+
 /* Compression of gradients and offload: mostly one way each. */
 static uint64_t walk_compressed(struct mw_space_walker *w,
                                 struct mw_layout layout, bool only_count)
@@ -254,12 +305,7 @@ static uint64_t walk_compressed(struct mw_space_walker *w,
             break; /* nothing is sent */
         }
         layout.grad_compression = s->compression[c];
-        for (int o = 0; o < s->n_offloads; o++) {
-            layout.offload_optimizer = s->offload[o][0];
-            layout.offload_weights = s->offload[o][1];
-            layout.offload_activations = s->offload[o][2];
-            n += walk_buckets(w, layout, only_count);
-        }
+        n += walk_offloads(w, layout, only_count);
     }
     return n;
 }
@@ -299,30 +345,38 @@ static uint64_t walk_units(struct mw_space_walker *w, struct mw_layout layout,
     return n;
 }
 
-/* Groups of replicas and resharding. */
+/* Resharding, which ZeRO-3 alone has a choice of. */
+static uint64_t walk_reshard(struct mw_space_walker *w, struct mw_layout layout,
+                             bool only_count)
+{
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    layout.reshard = true;
+    if (layout.zero < 3 && s->opts->reshard < 0) {
+        return walk_units(w, layout, only_count);
+    }
+    for (int r = 0; r < s->n_reshard; r++) {
+        layout.reshard = s->reshard[r];
+        n += walk_units(w, layout, only_count);
+    }
+    return n;
+}
+
+/* Groups of replicas, where something is sharded. */
 uint64_t mw_walk_rare(struct mw_space_walker *w, struct mw_layout layout,
                       bool only_count)
 {
     const struct mw_space *s = w->s;
-    bool is_fixed_shard = s->opts->dp_shard > 0;
-    bool is_fixed_reshard = s->opts->reshard >= 0;
     uint64_t n = 0;
 
-    layout.offload_nvme = s->opts->offload_nvme > 0
-                              ? (enum mw_offload_nvme)s->opts->offload_nvme
-                              : MW_NVME_NONE;
+    layout.dp_shard = 0;
+    if (layout.zero == 0 && s->opts->dp_shard < 0) {
+        return walk_reshard(w, layout, only_count);
+    }
     for (int i = 0; i < w->n_shards; i++) {
-        if (i > 0 && layout.zero == 0 && !is_fixed_shard) {
-            break;
-        }
         layout.dp_shard = w->shard[i];
-        for (int r = 0; r < s->n_reshard; r++) {
-            if (r > 0 && layout.zero < 3 && !is_fixed_reshard) {
-                break;
-            }
-            layout.reshard = s->reshard[r];
-            n += walk_units(w, layout, only_count);
-        }
+        n += walk_reshard(w, layout, only_count);
     }
     return n;
 }

@@ -11,13 +11,25 @@
 
 enum { MICRO_BATCH_MAX = 64 };
 
-/* With as many leaves under a node as `leaves` says, the node is either
- * walked or dropped whole. */
-static bool takes_zero(const struct mw_space_walker *w, int zero,
-                       const struct mw_layout *l)
+/* Stages of ZeRO, where there are gradients of several to sum; seeds have the
+ * first, or the first two. */
+static uint64_t walk_zero(struct mw_space_walker *w, struct mw_layout layout,
+                          bool only_count)
 {
-    return w->s->opts->zero >= 0 || ((zero == 0 || l->dp * l->cp > 1) &&
-                                     (zero <= 1 || w->how == MW_WALK_ALL));
+    const struct mw_space *s = w->s;
+    uint64_t n = 0;
+
+    layout.zero = 0;
+    if (s->opts->zero < 0 && layout.dp * layout.cp == 1) {
+        return mw_walk_rare(w, layout, only_count);
+    }
+    for (int z = 0; z < s->n_zero; z++) {
+        if (z == 0 || s->zero[z] <= 1 || w->how == MW_WALK_ALL) {
+            layout.zero = s->zero[z];
+            n += mw_walk_rare(w, layout, only_count);
+        }
+    }
+    return n;
 }
 
 static uint64_t walk_inner(struct mw_space_walker *w, struct mw_layout layout,
@@ -30,13 +42,7 @@ static uint64_t walk_inner(struct mw_space_walker *w, struct mw_layout layout,
         layout.order = s->order[w->order[o]];
         for (int r = 0; r < s->n_recompute; r++) {
             layout.recompute = (enum mw_recompute)s->recompute[r];
-            for (int z = 0; z < s->n_zero; z++) {
-                if (!takes_zero(w, s->zero[z], &layout)) {
-                    continue;
-                }
-                layout.zero = s->zero[z];
-                n += mw_walk_rare(w, layout, only_count);
-            }
+            n += walk_zero(w, layout, only_count);
         }
     }
     return n;
@@ -51,7 +57,8 @@ static void walk_chunks(struct mw_space_walker *w, struct mw_layout layout)
         int size = (n_layers + layout.pp * v - 1) / (layout.pp * v);
         bool is_free =
             v == 1 || (layout.pp > 1 && layout.pp * v <= n_layers + 2 &&
-                       size < last_size);
+                       (size < last_size ||
+                        mw_int_list_holds(&s->scenario->limits.vpp, v)));
         const char *rule;
 
         if (s->opts->vpp > 0 ? v != s->opts->vpp : !is_free) {
@@ -121,7 +128,21 @@ static void find_shards(struct mw_space_walker *w, const struct mw_layout *l)
     bool is_free = o->dp_shard < 0 && w->how == MW_WALK_ALL &&
                    !w->s->ctx->gpu->is_cpu && (o->free & MW_FREE_DP_SHARD) != 0;
 
+    const struct mw_int_list *listed = &w->s->scenario->limits.dp_shard;
+
     w->n_shards = 0;
+    if (o->dp_shard < 0 && listed->n > 0) {
+        for (int d = 0; d <= l->dp; d++) {
+            bool is_twice = d == l->dp && mw_int_list_holds(listed, 0);
+
+            if ((d == 0 || l->dp % d == 0) && !is_twice &&
+                mw_int_list_holds(listed, d) &&
+                w->n_shards < MW_SPACE_SHARDS_MAX) {
+                w->shard[w->n_shards++] = d;
+            }
+        }
+        return;
+    }
     w->shard[w->n_shards++] = o->dp_shard > 0 ? o->dp_shard : 0;
     for (int d = 2; is_free && d < l->dp; d++) {
         if (l->dp % d == 0 && w->n_shards < MW_SPACE_SHARDS_MAX) {
@@ -193,7 +214,9 @@ static void walk_context(struct mw_space_walker *w, struct mw_layout layout)
         if (layout.cp == 1 && c > 0) {
             break;
         }
-        layout.cp_form = w->s->cp_form[c];
+        layout.cp_form = layout.cp == 1 && w->s->opts->cp_form < 0
+                             ? MW_CP_GATHER
+                             : w->s->cp_form[c];
         for (int i = 1; i <= layout.cp || i <= w->s->opts->cp_inner; i++) {
             if (takes_inner(w, &layout, i)) {
                 layout.cp_inner = i;
@@ -211,7 +234,9 @@ void mw_space_walk(const struct mw_space *space, size_t i, enum mw_walk walk,
     struct mw_layout layout = space->outer.v[i];
     int64_t share = space->scenario->workload.global_batch / layout.dp;
     int fixed = space->opts->micro_batch;
-    int64_t most = space->opts->is_full ? share : MICRO_BATCH_MAX;
+    bool has_large =
+        space->opts->is_full || space->scenario->limits.micro_batch.n > 0;
+    int64_t most = has_large ? share : MICRO_BATCH_MAX;
 
     distinct_orders(&w, &layout);
     find_shards(&w, &layout);

@@ -11,6 +11,7 @@
 #include "planner/space.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,58 +224,87 @@ static void free_fixed(struct trial *t)
     }
 }
 
+/* What a list of the limits names, and where it is. */
+struct limit {
+    const char *key;
+    size_t offset;
+};
+#define LIMIT(name)                                                            \
+    {                                                                          \
+#name, offsetof(struct mw_limits, name)                                \
+    }
+
+static void drop_list(struct trial *t, const char *key, void *list, size_t n,
+                      size_t size)
+{
+    char what[MW_PLAN_TEXT_MAX];
+
+    if (n > 0) {
+        snprintf(what, sizeof what, "without limits: %s", key);
+        memset(list, 0, size);
+        try_it(t, what);
+    }
+}
+
+static void drop_lists(struct trial *t)
+{
+    static const struct limit ints[] = {LIMIT(tp),
+                                        LIMIT(pp),
+                                        LIMIT(dp),
+                                        LIMIT(micro_batch),
+                                        LIMIT(cp),
+                                        LIMIT(ep),
+                                        LIMIT(vpp),
+                                        LIMIT(etp),
+                                        LIMIT(zero),
+                                        LIMIT(sp),
+                                        LIMIT(recompute),
+                                        LIMIT(recompute_layers),
+                                        LIMIT(cp_form),
+                                        LIMIT(dp_shard),
+                                        LIMIT(reshard),
+                                        LIMIT(offload_nvme),
+                                        LIMIT(cp_inner),
+                                        LIMIT(bucket_size),
+                                        LIMIT(fsdp_unit),
+                                        LIMIT(fsdp_prefetch),
+                                        LIMIT(cuda_graph),
+                                        LIMIT(dispatcher),
+                                        LIMIT(overlap_shared_experts),
+                                        LIMIT(mtp_ahead),
+                                        LIMIT(recompute_modules),
+                                        LIMIT(overlap_off),
+                                        LIMIT(dtype),
+                                        LIMIT(grad_dtype),
+                                        LIMIT(grad_compression)};
+    static const struct limit names[] = {LIMIT(schedule), LIMIT(order)};
+    static const struct limit parts[] = {LIMIT(offload_optimizer),
+                                         LIMIT(offload_weights),
+                                         LIMIT(offload_activations)};
+    char *limits = (char *)&t->scenario.limits;
+
+    for (size_t i = 0; i < sizeof ints / sizeof ints[0]; i++) {
+        struct mw_int_list *list = (void *)(limits + ints[i].offset);
+
+        drop_list(t, ints[i].key, list, list->n, sizeof *list);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct mw_str_list *list = (void *)(limits + names[i].offset);
+
+        drop_list(t, names[i].key, list, list->n, sizeof *list);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        struct mw_num_list *list = (void *)(limits + parts[i].offset);
+
+        drop_list(t, parts[i].key, list, list->n, sizeof *list);
+    }
+}
+
 static void drop_limits(struct trial *t)
 {
     struct mw_limits *l = &t->scenario.limits;
-    const struct {
-        const char *key;
-        struct mw_int_list *list;
-    } lists[] = {{"tp", &l->tp},
-                 {"pp", &l->pp},
-                 {"dp", &l->dp},
-                 {"micro_batch", &l->micro_batch},
-                 {"cp", &l->cp},
-                 {"ep", &l->ep},
-                 {"vpp", &l->vpp},
-                 {"cp_inner", &l->cp_inner},
-                 {"bucket_size", &l->bucket_size},
-                 {"fsdp_unit", &l->fsdp_unit},
-                 {"fsdp_prefetch", &l->fsdp_prefetch},
-                 {"cuda_graph", &l->cuda_graph},
-                 {"dispatcher", &l->dispatcher},
-                 {"overlap_shared_experts", &l->overlap_shared_experts},
-                 {"mtp_ahead", &l->mtp_ahead},
-                 {"recompute_modules", &l->recompute_modules},
-                 {"overlap_off", &l->overlap_off},
-                 {"dtype", &l->dtype},
-                 {"grad_dtype", &l->grad_dtype},
-                 {"grad_compression", &l->grad_compression}};
-    const struct {
-        const char *key;
-        struct mw_num_list *list;
-    } parts[] = {{"offload_optimizer", &l->offload_optimizer},
-                 {"offload_weights", &l->offload_weights},
-                 {"offload_activations", &l->offload_activations}};
 
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        char what[MW_PLAN_TEXT_MAX];
-
-        if (lists[i].list->n == 0) {
-            continue;
-        }
-        snprintf(what, sizeof what, "without limits: %s", lists[i].key);
-        *lists[i].list = (struct mw_int_list){NULL, 0};
-        try_it(t, what);
-    }
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char what[MW_PLAN_TEXT_MAX];
-
-        if (parts[i].list->n > 0) {
-            snprintf(what, sizeof what, "without limits: %s", parts[i].key);
-            *parts[i].list = (struct mw_num_list){NULL, 0};
-            try_it(t, what);
-        }
-    }
+    drop_lists(t);
     if (l->memory_bytes > 0) {
         l->memory_bytes = 0;
         try_it(t, "without limits: memory (all the device has)");

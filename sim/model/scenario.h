@@ -94,6 +94,11 @@ struct mw_limits {
     bool has_memory_fraction; /* else what mw_step_usable_bytes says */
     struct mw_int_list tp, pp, dp, micro_batch; /* allowed values; empty: any */
     struct mw_int_list cp, ep, vpp, cp_inner;
+    /* The same; what is listed is enumerated, also what is not by default. Of
+     * enums mw_recompute, mw_cp_form and mw_offload_nvme; 0 and 1. */
+    struct mw_int_list etp, zero, sp, recompute, recompute_layers, cp_form;
+    struct mw_int_list dp_shard, reshard, offload_nvme;
+    struct mw_str_list schedule, order; /* names, the same */
     /* Sets, as in mw_layout; what is listed is enumerated. */
     struct mw_int_list recompute_modules, overlap_off;
     struct mw_int_list bucket_size; /* what is listed is enumerated */

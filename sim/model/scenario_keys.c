@@ -349,6 +349,15 @@ static uint64_t hash_num_list(uint64_t h, const struct mw_num_list *list)
     return h;
 }
 
+static uint64_t hash_str_list(uint64_t h, const struct mw_str_list *list)
+{
+    h = hash_int(h, (int64_t)list->n);
+    for (size_t i = 0; i < list->n; i++) {
+        h = hash_text(h, list->v[i]);
+    }
+    return h;
+}
+
 static uint64_t hash_fields(uint64_t h, const struct mw_field *fields,
                             const void *base);
 
@@ -380,6 +389,8 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
         return hash_list(h, at);
     case MW_F_NUM_LIST:
         return hash_num_list(h, at);
+    case MW_F_STR_LIST:
+        return hash_str_list(h, at);
     case MW_F_MAP:
         return hash_fields(h, f->sub, at);
     case MW_F_NODE:
@@ -416,6 +427,17 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "domain_nodes",
                                         "recompute_modules",
                                         "overlap_off",
+                                        "etp",
+                                        "zero",
+                                        "sp",
+                                        "schedule",
+                                        "recompute",
+                                        "recompute_layers",
+                                        "order",
+                                        "cp_form",
+                                        "dp_shard",
+                                        "reshard",
+                                        "offload_nvme",
                                         NULL};
     static const struct mw_raw_scenario zero;
     const char *const *key = young;

@@ -15,6 +15,21 @@
         .key = k, .type = MW_F_INT_LIST, .offset = L_AT(member), .min = 1,     \
         .max = MW_WAYS_MAX, .is_choice = true, .doc = text                     \
     }
+#define COUNTS_ROW(k, member, most, text)                                      \
+    {                                                                          \
+        .key = k, .type = MW_F_INT_LIST, .offset = L_AT(member), .max = most,  \
+        .is_choice = true, .doc = text                                         \
+    }
+#define WORDS_ROW(k, member, words, text)                                      \
+    {                                                                          \
+        .key = k, .type = MW_F_INT_LIST, .offset = L_AT(member),               \
+        .enums = words, .is_choice = true, .doc = text                         \
+    }
+#define NAMES_ROW(k, member, text)                                             \
+    {                                                                          \
+        .key = k, .type = MW_F_STR_LIST, .offset = L_AT(member),               \
+        .is_choice = true, .doc = text                                         \
+    }
 #define PARTS_ROW(k, member)                                                   \
     {                                                                          \
         .key = k, .type = MW_F_NUM_LIST, .offset = L_AT(member), .max = 1,     \
@@ -44,6 +59,24 @@ const struct mw_field mw_limits_fields[] = {
     LIST_ROW("cp", cp, "context parallel ways to consider"),
     LIST_ROW("ep", ep, "expert parallel ways to consider"),
     LIST_ROW("vpp", vpp, "chunks per stage to consider"),
+    LIST_ROW("etp", etp, "tensor parallel ways inside an expert to enumerate"),
+    COUNTS_ROW("zero", zero, 3, "ZeRO stages to enumerate"),
+    WORDS_ROW("sp", sp, mw_bool_enums, "sequence parallelism, where tp > 1"),
+    NAMES_ROW("schedule", schedule, "pipeline schedules to enumerate"),
+    WORDS_ROW("recompute", recompute, mw_recompute_enums,
+              "recomputation to enumerate"),
+    COUNTS_ROW("recompute_layers", recompute_layers, MW_WAYS_MAX,
+               "recomputed layers of each virtual stage to enumerate; 0: all"),
+    NAMES_ROW("order", order, "orders of ranks to enumerate"),
+    WORDS_ROW("cp_form", cp_form, mw_cp_form_enums,
+              "forms of context parallelism to enumerate; gather if absent"),
+    COUNTS_ROW(
+        "dp_shard", dp_shard, MW_WAYS_MAX,
+        "replicas that ZeRO shards over to enumerate; all (0) if absent"),
+    WORDS_ROW("reshard", reshard, mw_bool_enums,
+              "whether ZeRO-3 frees what it gathered; true if absent"),
+    WORDS_ROW("offload_nvme", offload_nvme, mw_offload_nvme_enums,
+              "what of the offloaded parts may lie on drives; none if absent"),
     LIST_ROW("cp_inner", cp_inner, "cp ranks that deal out heads to enumerate"),
     {.key = "recompute_modules",
      .type = MW_F_FLAGS_LIST,

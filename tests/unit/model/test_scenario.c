@@ -369,6 +369,11 @@ static void test_bad_input(void **state)
         {HEAD "limits: {tp: ~}\n",
          "test_scenario.yaml:5:14: 'tp' must be an integer, a list, [1, 2], or "
          "a range, {from: 1, to: 4}, got nothing"},
+        {HEAD "limits: {zero: [2, 4]}\n",
+         "test_scenario.yaml:5:20: 'zero' is 4; it must be between 0 and 3"},
+        {HEAD "limits: {schedule: {a: 1}}\n",
+         "test_scenario.yaml:5:20: 'schedule' must be a word or a list of "
+         "words, [a, b]"},
         {HEAD "limits: {overlap_off: [[tp], [tpp]]}\n",
          "test_scenario.yaml:5:31: 'overlap_off' is 'tpp'; did you mean 'tp'? "
          "allowed: grad_reduce, param_gather, tp"},
@@ -431,6 +436,15 @@ static void same_limit(const struct mw_field *f, const char *a, const char *b)
         for (size_t i = 0; i < m->n; i++) {
             mw_assert_near(m->v[i], n->v[i], 1e-12, 0);
         }
+    } else if (f->type == MW_F_STR_LIST) {
+        const struct mw_str_list *m = p, *n = q;
+
+        assert_int_equal(m->n, n->n);
+        assert_true(m->n > 0);
+        for (size_t i = 0; i < m->n; i++) {
+            assert_string_equal(m->v[i], n->v[i]);
+        }
+        assert_true(x.hash == y.hash);
     } else {
         const struct mw_int_list *m = p, *n = q;
 
@@ -476,6 +490,9 @@ static void check_limit(const struct mw_field *f)
         same_limit(f, "0.5", "[0.5]");
         same_limit(f, "{from: 0, to: 1, by: 0.25}", "[0, 0.25, 0.5, 0.75, 1]");
         same_limit(f, "{from: 0.1, to: 0.7, by: 0.2}", "[0.1, 0.3, 0.5, 0.7]");
+    } else if (f->type == MW_F_STR_LIST) {
+        same_limit(f, "zb-v", "[zb-v]");
+        same_limit(f, "[a, 'b c']", "['a', b c]");
     } else if (f->enums == NULL) {
         check_whole_limit(f);
     } else { /* words have no order: a value or a list */
@@ -492,7 +509,7 @@ static void test_limit_forms(void **state)
     (void)state;
     for (const struct mw_field *f = mw_limits_fields; f->key; f++) {
         bool is_list = f->type == MW_F_INT_LIST || f->type == MW_F_NUM_LIST ||
-                       f->type == MW_F_FLAGS_LIST;
+                       f->type == MW_F_FLAGS_LIST || f->type == MW_F_STR_LIST;
 
         assert_true(is_list == f->is_choice);
         if (is_list) {
