@@ -5,9 +5,12 @@
  *
  * Nodes of a leaf are alike, so an order of nodes is a list of leaves, one a
  * slot (a node's worth of ranks, neighbours in rank order); leaves of the same
- * size are alike too. What an order decides are marks: how many share the NICs
- * in each kind of group (sim/step/fast.h). An order that another matches or
- * beats in all marks is not faster, so the others alone are simulated. Proofs:
+ * size are alike too. Nodes that share scale-up links are one unit: a slot
+ * holds a whole domain of a rack, the last one perhaps the first nodes of one,
+ * and what a rack's domains leave stands by in any order. What an order decides
+ * are marks: how many share the NICs in each kind of group (sim/step/fast.h).
+ * An order that another matches or beats in all marks is not faster, so the
+ * others alone are simulated. Proofs:
  *
  *   bound    no order is faster than the step without leaves
  *   all      every order was looked at, where there are at most MW_ORDERS_MAX
@@ -45,8 +48,10 @@ enum mw_status mw_node_order_choose(const struct mw_scenario *scenario,
                                     struct mw_err *err);
 /* Is there anything to choose? */
 bool mw_node_order_is_open(const struct mw_scenario *scenario);
-/* Different orders of the scenario's nodes, at most limit + 1. */
-uint64_t mw_node_order_count(const struct mw_cluster *cluster, uint64_t limit);
+/* Different orders of the scenario's nodes, at most limit + 1; so many nodes
+ * share scale-up links and go together. */
+uint64_t mw_node_order_count(const struct mw_cluster *cluster, int unit_nodes,
+                             uint64_t limit);
 /* The scenario as if leaves did not matter: no order of nodes is slower. */
 struct mw_scenario mw_node_order_bare(const struct mw_scenario *scenario);
 

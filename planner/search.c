@@ -9,7 +9,6 @@
 #include "planner/search_int.h"
 
 #include "base/log.h"
-#include "sim/cost/domain.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -165,7 +164,7 @@ static struct mw_int_list domain_nodes(struct search *s)
     int64_t *nodes = mw_arena_alloc(&s->result->arena, n, sizeof *nodes);
 
     for (size_t i = 0; i < n; i++) {
-        nodes[i] = mw_cost_domain_node(s->ctx, c->domain_nodes, (int)i);
+        nodes[i] = mw_cluster_slot_node(c, (int)i);
     }
     return (struct mw_int_list){nodes, n};
 }
@@ -193,7 +192,7 @@ static void write_plans(struct search *s)
         l->order = mw_arena_strdup(&r->arena, l->order);
         if (s->scenario->cluster.domain_nodes > 0) {
             l->domain_nodes = s->scenario->cluster.domain_nodes;
-            l->nodes = domain_nodes(s);
+            l->nodes = l->nodes.n > 0 ? l->nodes : domain_nodes(s);
         }
     }
 }

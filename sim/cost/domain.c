@@ -7,6 +7,8 @@
  */
 #include "sim/cost/domain.h"
 
+#include "sim/cost/leaf.h"
+
 static int rack_nodes(const struct mw_system *s)
 {
     return s->gpus_per_node > 0 && s->scaleup_gpus > s->gpus_per_node
@@ -23,21 +25,6 @@ void mw_cost_set_domain(struct mw_cost_ctx *ctx, int domain_nodes)
     }
 }
 
-int mw_cost_domain_node(const struct mw_cost_ctx *ctx, int domain_nodes,
-                        int slot)
-{
-    int rack = rack_nodes(ctx->system);
-    int of_rack = domain_nodes > 0 ? rack / domain_nodes : 0;
-
-    if (of_rack < 1) {
-        return slot;
-    }
-    int domain = slot / domain_nodes;
-
-    return domain / of_rack * rack + domain % of_rack * domain_nodes +
-           slot % domain_nodes;
-}
-
 enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
                                    struct mw_cluster *cluster, int domain_nodes,
                                    struct mw_err *err)
@@ -45,8 +32,9 @@ enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
     int rack = rack_nodes(ctx->system), n_all = mw_cluster_allocated(cluster);
     int d = domain_nodes;
 
+    cluster->rack_nodes = rack;
     if (d == 0) {
-        return MW_OK;
+        return rack > 1 ? mw_leaf_check_units(cluster, rack, err) : MW_OK;
     }
     if (d > rack) {
         return mw_fail_key(err, MW_EINPUT, "cluster", "domain_nodes",
@@ -67,7 +55,7 @@ enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
     cluster->spare_nodes = n_all - n;
     ctx->n_nodes = n;
     mw_cost_set_domain(ctx, d);
-    return MW_OK;
+    return mw_leaf_check_units(cluster, d, err);
 }
 
 void mw_cost_use_spares(struct mw_cost_ctx *ctx, struct mw_cluster *cluster,

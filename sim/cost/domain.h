@@ -14,16 +14,13 @@
  * cluster's nodes that train, those that stand by and the domain, and the sizes
  * and rates of ctx, which is the cluster's and not yet cut. May be called again
  * with another ctx. MW_EINPUT at the key of the scenario: more nodes than a
- * rack has, or no domain in the allocation.
+ * rack has, no domain in the allocation, or one under two leaves (leaf.h).
  */
 enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
                                    struct mw_cluster *cluster, int domain_nodes,
                                    struct mw_err *err);
 /* The same of prices alone, for other numbers of nodes. */
 void mw_cost_set_domain(struct mw_cost_ctx *ctx, int domain_nodes);
-/* Node of the allocation of each node's worth of ranks. */
-int mw_cost_domain_node(const struct mw_cost_ctx *ctx, int domain_nodes,
-                        int slot);
 /* So many of the allocation's nodes stand by, the others train: of cluster and
  * ctx, which may have been under another choice. */
 void mw_cost_use_spares(struct mw_cost_ctx *ctx, struct mw_cluster *cluster,

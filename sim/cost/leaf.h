@@ -10,8 +10,8 @@
  *   ring           min(1, c / o) of the NICs' rate
  *   all-to-all     min(1, (n - r) / ((n - R) o))   of n ranks, r on a node, R
  * on a leaf: (n - R)/(n - 1) of the traffic leaves a leaf and (n - r)/(n - 1) a
- * node pipeline       min(1, L / (S o))   S nodes of a leaf send to another
- * leaf
+ * node pipeline       min(1, L / (S o))   S nodes (or scale-up domains, then L
+ * too) of a leaf send to another leaf
  *
  * Sharers are whole, rounded up. Left out: spine collisions; what several kinds
  * of traffic do to one another on a leaf.
@@ -39,15 +39,32 @@
 
 /* Has the cluster leaves that carry less than their NICs? */
 bool mw_leaf_matters(const struct mw_cluster *cluster);
+/* Alike leaves as ranks see them: of racks cut into domains only the nodes that
+ * train, whose NICs share what all of the leaf's have of links up. */
+struct mw_leaf_even {
+    int nodes;
+    double oversubscription;
+};
+struct mw_leaf_even mw_leaf_even_of(const struct mw_cluster *cluster);
+/* Leaf of a node of the allocation, from 0. */
+int mw_leaf_of_node(const struct mw_cluster *cluster, int64_t node);
+/*
+ * Can ranks be placed under the leaves where `unit_nodes` nodes share scale-up
+ * links? MW_EINPUT at the scenario's key where leaves part such nodes (their
+ * NICs would then be under two), or alike ones hold different numbers of them.
+ */
+enum mw_status mw_leaf_check_units(const struct mw_cluster *cluster,
+                                   int unit_nodes, struct mw_err *err);
 /* The part of the NICs' rate of a group, from how it lies on leaves (`leaf`:
  * the same communicator with a leaf's ranks for a node's). */
 double mw_leaf_part(const struct mw_cluster *cluster,
                     const struct mw_group *group, const struct mw_group *leaf,
                     bool is_all_to_all);
-/* The same of a transfer between two stages; gpus_per_node as in cost.h. */
+/* The same of a transfer between two stages; unit_ranks: of a node or scale-up
+ * domain. */
 double mw_leaf_stage_part(const struct mw_cluster *cluster,
                           const struct mw_layout *layout, int from, int to,
-                          int gpus_per_node);
+                          int gpus_per_node, int unit_ranks);
 /* ---- leaves of several sizes (leaf_uneven.c) ------------------------------
  */
 enum mw_leaf_kind {

@@ -12,11 +12,24 @@
 #include <math.h>
 #include <string.h>
 
+/* Do the nodes lie as they would if the layout said nothing? */
+static bool is_plain_order(const struct mw_cluster *c,
+                           const struct mw_int_list *nodes)
+{
+    for (size_t i = 0; i < nodes->n; i++) {
+        if (nodes->v[i] != mw_cluster_slot_node(c, (int)i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool mw_leaf_is_uneven(const struct mw_cluster *c,
                        const struct mw_layout *layout)
 {
     return c->oversubscription > 1 &&
-           (c->leaves.n > 1 || (c->leaf_nodes > 0 && layout->nodes.n > 0));
+           (c->leaves.n > 1 ||
+            (c->leaf_nodes > 0 && !is_plain_order(c, &layout->nodes)));
 }
 
 /* ---- the machine -----------------------------------------------------------
@@ -31,19 +44,6 @@ struct field {
     bool *is_across; /* [pp * n_leaves] a group of the stage leaves it */
 };
 
-static int leaf_of_node(const struct mw_cluster *c, int64_t node)
-{
-    int leaf = 0;
-
-    if (c->leaves.n == 0) {
-        return (int)(node / c->leaf_nodes);
-    }
-    while ((size_t)leaf + 1 < c->leaves.n && node >= c->leaves.v[leaf]) {
-        node -= c->leaves.v[leaf++];
-    }
-    return leaf;
-}
-
 static void field_init(struct field *f, const struct mw_leaf_view *v)
 {
     const struct mw_cluster *c = v->cluster;
@@ -52,7 +52,7 @@ static void field_init(struct field *f, const struct mw_leaf_view *v)
     int n_all = mw_cluster_allocated(c), n_ranks = mw_layout_ranks(l);
 
     f->v = v;
-    f->n_leaves = leaf_of_node(c, n_all - 1) + 1;
+    f->n_leaves = mw_leaf_of_node(c, n_all - 1) + 1;
     f->n_units = (n_ranks + v->unit_ranks - 1) / v->unit_ranks;
     f->leaf = mw_calloc((size_t)f->n_units, sizeof *f->leaf);
     f->cap = mw_calloc(3 * (size_t)f->n_leaves, sizeof *f->cap);
@@ -61,13 +61,15 @@ static void field_init(struct field *f, const struct mw_leaf_view *v)
     f->is_across =
         mw_calloc((size_t)f->n_leaves * (size_t)l->pp, sizeof *f->is_across);
     for (int node = 0; node < n_all; node++) {
-        f->cap[leaf_of_node(c, node)] += 1 / (per_unit * c->oversubscription);
+        f->cap[mw_leaf_of_node(c, node)] +=
+            1 / (per_unit * c->oversubscription);
     }
     for (int u = 0; u < f->n_units; u++) {
         size_t slot = (size_t)u * (size_t)per_unit;
 
-        f->leaf[u] = leaf_of_node(c, slot < l->nodes.n ? l->nodes.v[slot]
-                                                       : (int64_t)slot);
+        f->leaf[u] = mw_leaf_of_node(
+            c, slot < l->nodes.n ? l->nodes.v[slot]
+                                 : mw_cluster_slot_node(c, (int)slot));
     }
 }
 

@@ -15,6 +15,38 @@ int mw_cluster_allocated(const struct mw_cluster *cluster)
     return (int)(sum > n ? sum : n);
 }
 
+int mw_cluster_slot_node(const struct mw_cluster *c, int slot)
+{
+    int d = c->domain_nodes, of_rack = d > 0 ? c->rack_nodes / d : 0;
+
+    if (of_rack < 1) {
+        return slot;
+    }
+    return slot / d / of_rack * c->rack_nodes + slot / d % of_rack * d +
+           slot % d;
+}
+
+/* Nodes that share scale-up links are of one rack. */
+static enum mw_status check_racks(const struct mw_int_list *nodes,
+                                  const struct mw_cluster *c,
+                                  struct mw_err *err)
+{
+    int rack = c->rack_nodes;
+    size_t d = (size_t)(c->domain_nodes > 0 ? c->domain_nodes : rack);
+
+    for (size_t i = 0; rack > 1 && i < nodes->n; i++) {
+        int64_t first = nodes->v[i / d * d];
+
+        if (nodes->v[i] / rack != first / rack) {
+            return mw_fail(err, MW_EINPUT,
+                           "nodes puts node %lld into the scale-up domain of "
+                           "node %lld, which is of another rack of %d",
+                           (long long)nodes->v[i], (long long)first, rack);
+        }
+    }
+    return MW_OK;
+}
+
 enum mw_status mw_layout_check_nodes(const struct mw_layout *layout,
                                      const struct mw_cluster *cluster,
                                      struct mw_err *err)
@@ -56,7 +88,8 @@ enum mw_status mw_layout_check_nodes(const struct mw_layout *layout,
         }
     }
     mw_free(seen);
-    return status;
+    return status == MW_OK && is_counted ? check_racks(nodes, cluster, err)
+                                         : status;
 }
 
 void mw_layout_nodes_add(struct mw_str *text, const struct mw_int_list *nodes,

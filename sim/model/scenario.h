@@ -28,7 +28,11 @@ struct mw_cluster {
      * of them. Until one is taken (sim/cost/domain.h) all nodes train. */
     struct mw_int_list domains;
     int domain_nodes; /* the one taken; 0: none is */
+    int rack_nodes;   /* that scale-up links join; 0: not known yet, or one */
 };
+/* Node of the allocation that holds a node's worth of ranks where no order of
+ * nodes is said: the next, past what the racks' domains leave. */
+int mw_cluster_slot_node(const struct mw_cluster *cluster, int slot);
 /* Nodes of the allocation: those that train and those that stand by; or as many
  * as its leaves hold, where that is more (what-if with fewer nodes). */
 int mw_cluster_allocated(const struct mw_cluster *cluster);

@@ -55,11 +55,6 @@ static enum mw_status check_domains(struct mw_node *root,
                             "with domain_nodes what is left of a rack stands "
                             "by; leave spare_nodes out");
     }
-    if (c->domains.n > 0 && (c->leaves.n > 0 || c->leaf_nodes > 0)) {
-        return mw_node_fail(mw_scenario_key_node(cluster, "domain_nodes"), err,
-                            "domains of racks are not placed under leaves; "
-                            "leave domain_nodes or the leaves out");
-    }
     return MW_OK;
 }
 

@@ -125,7 +125,7 @@ void mw_step_place_groups(struct mw_step_price *p,
         narrow_all_uneven(&v, &at);
     } else if (mw_leaf_matters(c)) {
         struct places leaf =
-            places_on(layout, c->leaf_nodes * p->ctx->gpus_per_node);
+            places_on(layout, mw_leaf_even_of(c).nodes * p->ctx->gpus_per_node);
 
         for (int d = 0; d < MW_DIM_COUNT; d++) {
             narrow(c, &leaf.dim[d],
@@ -158,10 +158,11 @@ static int stage_sharers(const struct mw_step_price *p, int from, int to)
 {
     int per_node = p->ctx->domain_gpus;
     struct mw_leaf_view v = view_of(p, p->layout);
-    double part = mw_step_is_uneven(p)
-                      ? mw_leaf_uneven_stage_part(&v, from, to)
-                      : mw_leaf_stage_part(&p->scenario->cluster, p->layout,
-                                           from, to, p->ctx->gpus_per_node);
+    double part =
+        mw_step_is_uneven(p)
+            ? mw_leaf_uneven_stage_part(&v, from, to)
+            : mw_leaf_stage_part(&p->scenario->cluster, p->layout, from, to,
+                                 p->ctx->gpus_per_node, per_node);
 
     return mw_leaf_sharers(mw_cost_pp_sharers(p->layout, per_node), part);
 }

@@ -49,10 +49,10 @@ static void test_64_and_8_spare(void **state)
     assert_int_equal(w.ctx.domain_gpus, 64);
     mw_assert_near(w.ctx.domain_net_Bps, 16 * w.ctx.system->node_net_bw_Bps,
                    1e-12, 0);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 16, 0), 0);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 16, 15), 15);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 16, 16), 18);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 16, 31), 33);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 0), 0);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 15), 15);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 16), 18);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 31), 33);
     /* A group of 64 stays inside; of 72 in a rack the second one does not. */
     mw_layout_default(&l);
     l.dp = 64;
@@ -80,7 +80,7 @@ static void test_twice_36(void **state)
     assert_int_equal(w.scenario.cluster.spare_nodes, 0);
     assert_int_equal(w.ctx.domain_gpus, 36);
     for (int slot = 0; slot < 36; slot++) {
-        assert_int_equal(mw_cost_domain_node(&w.ctx, 9, slot), slot);
+        assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, slot), slot);
     }
     mw_layout_default(&l);
     l.dp = 36;
@@ -93,8 +93,8 @@ static void test_twice_36(void **state)
     /* 2 x 32 of each rack: two trays a rack stand by. */
     use(&w, 8);
     assert_int_equal(w.scenario.cluster.n_nodes, 32);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 8, 8), 8);
-    assert_int_equal(mw_cost_domain_node(&w.ctx, 8, 16), 18);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 8), 8);
+    assert_int_equal(mw_cluster_slot_node(&w.scenario.cluster, 16), 18);
     close_world(&w);
 }
 

@@ -224,14 +224,15 @@ static void test_count(void **state)
     struct mw_cluster c = {.n_nodes = 16, .leaves = {two, 2}};
 
     (void)state;
-    assert_int_equal(mw_node_order_count(&c, 100000), 8008);
-    assert_int_equal(mw_node_order_count(&c, 100), 101);
+    assert_int_equal(mw_node_order_count(&c, 1, 100000), 8008);
+    assert_int_equal(mw_node_order_count(&c, 1, 100), 101);
     c = (struct mw_cluster){.n_nodes = 4, .leaves = {alike, 2}};
-    assert_int_equal(mw_node_order_count(&c, 100), 3); /* of 6, leaves alike */
+    assert_int_equal(mw_node_order_count(&c, 1, 100),
+                     3); /* of 6, leaves alike */
     c = (struct mw_cluster){
         .n_nodes = 5, .spare_nodes = 1, .leaves = {three, 3}};
     /* one of the kinds stands by: 5!/(3! 2!) + 5!/(2! 2!) + 5!/3! */
-    assert_int_equal(mw_node_order_count(&c, 100), 10 + 30 + 20);
+    assert_int_equal(mw_node_order_count(&c, 1, 100), 10 + 30 + 20);
 }
 
 /* More orders than can be looked at: between the bound and the allocation's. */
@@ -246,7 +247,7 @@ static void test_many_nodes(void **state)
     struct mw_layout l = layout_of(2, 1, 5, 24, 8, orders[0]);
 
     choose(&w, &l, &found, nodes);
-    assert_true(mw_node_order_count(&w.scenario.cluster, MW_ORDERS_MAX) >
+    assert_true(mw_node_order_count(&w.scenario.cluster, 1, MW_ORDERS_MAX) >
                 MW_ORDERS_MAX);
     assert_true(found.time_s >= found.bound_s * (1 - 1e-12));
     assert_true(found.time_s < found.allocated_s * 0.99);

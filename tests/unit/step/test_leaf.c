@@ -167,10 +167,11 @@ static void test_stages(void **state)
         l.pp = NODES / nodes;
         int crossing = nodes >= LEAF ? 0 : LEAF / nodes - 1;
 
-        mw_assert_near(mw_leaf_stage_part(&fat, &l, crossing, crossing + 1, 8),
-                       nodes >= LEAF ? 0.5 : 1, 1e-12, 0);
+        mw_assert_near(
+            mw_leaf_stage_part(&fat, &l, crossing, crossing + 1, 8, 8),
+            nodes >= LEAF ? 0.5 : 1, 1e-12, 0);
         if (crossing > 0) {
-            mw_assert_near(mw_leaf_stage_part(&fat, &l, 0, 1, 8), 1, 0, 0);
+            mw_assert_near(mw_leaf_stage_part(&fat, &l, 0, 1, 8, 8), 1, 0, 0);
         }
     }
     assert_int_equal(mw_leaf_sharers(8, 0.5), 16);
