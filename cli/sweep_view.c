@@ -169,6 +169,21 @@ static void print_in_time(const struct mw_sweep_rows *rows,
            (long long)r->nodes, train_s(r, money) / 86400);
 }
 
+/* Points whose search was cut short. */
+static void print_unproved(const struct mw_sweep_rows *rows)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < rows->n; i++) {
+        n += rows->v[i].is_feasible && !rows->v[i].is_proved;
+    }
+    if (n > 0) {
+        printf("%zu of %zu points: the best found, not proved best (is_proved "
+               "0 in the CSV; --again searches them anew).\n",
+               n, rows->n);
+    }
+}
+
 void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                          const struct mw_sweep_grid *grid,
                          const struct mw_sweep_money *money)
@@ -211,6 +226,7 @@ void mw_sweep_view_print(const struct mw_sweep_rows *rows,
                    (long long)rows->v[i].gpus, rows->v[i].reason);
         }
     }
+    print_unproved(rows);
     mw_sweep_cross_print(rows, grid, money);
     print_in_time(rows, money);
 }

@@ -66,14 +66,15 @@ static const struct argp_option options[] = {
     {"fix", OPT_FIX, "KEY=VALUE,...", 0, "Pin dimensions, as in plan", 0},
     {"csv", OPT_CSV, "FILE", 0,
      "Write the rows here, after every point; points that it already has are "
-     "not searched again",
+     "not searched again, and its other points stay",
      0},
     {"crossings", OPT_CROSSINGS, "FILE", 0,
      "Write where series change places, interpolated, and where the best "
      "layout "
      "changes, as CSV (tables say the same; the plot marks the former)",
      0},
-    {"again", OPT_AGAIN, NULL, 0, "Search points anew that the CSV has", 0},
+    {"again", OPT_AGAIN, NULL, 0, "Search all points anew; the CSV is replaced",
+     0},
     {"shard", OPT_SHARD, "I/N|auto", 0,
      "Only every N-th point, from the I-th; auto: as Slurm or Open MPI say", 0},
     {"merge", OPT_MERGE, "FILE", 0,
@@ -342,18 +343,32 @@ static void on_point(void *arg, size_t done, size_t total)
     }
 }
 
-static enum mw_status read_known(const struct args *a,
-                                 struct mw_sweep_rows *known,
+/* Rows of --merge files and of the CSV, that answer this sweep. */
+static enum mw_status read_known(const struct args *a, uint64_t question,
+                                 struct mw_sweep_rows *known, size_t *n_merged,
                                  struct mw_err *err)
 {
     enum mw_status status = MW_OK;
 
     for (int i = 0; i < a->n_merges && status == MW_OK; i++) {
-        status = mw_sweep_read(a->merge[i], known, err);
+        status = mw_sweep_read_of(a->merge[i], question, false, known, err);
     }
+    *n_merged = known->n;
     if (status == MW_OK && a->csv && !a->is_again &&
         access(a->csv, F_OK) == 0) {
-        status = mw_sweep_read(a->csv, known, err);
+        status = mw_sweep_read_of(a->csv, question, true, known, err);
+    }
+    return status;
+}
+
+/* Rows of --merge files, of as many sweeps as there are jobs. */
+static enum mw_status read_jobs(const struct args *a,
+                                struct mw_sweep_rows *rows, struct mw_err *err)
+{
+    enum mw_status status = MW_OK;
+
+    for (int i = 0; i < a->n_merges && status == MW_OK; i++) {
+        status = mw_sweep_read(a->merge[i], rows, err);
     }
     return status;
 }
@@ -376,7 +391,9 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
 
     mw_arena_init(&known.arena);
     mw_arena_init(&rows.arena);
-    enum mw_status status = read_known(a, &known, &err);
+    enum mw_status status =
+        read_known(a, mw_sweep_question(scenario, &a->search, a->stack), &known,
+                   &opts.n_merged, &err);
 
     if (status == MW_OK) {
         status =
@@ -424,7 +441,7 @@ static int share(const struct args *a)
     int exit_status;
 
     mw_arena_init(&rows.arena);
-    exit_status = read_known(a, &rows, &err) == MW_OK
+    exit_status = read_jobs(a, &rows, &err) == MW_OK
                       ? mw_sweep_share_run(
                             &a->share, &rows, tokens, a->money.usd_per_gpu_hour,
                             a->money.within_s, a->cli.hwdb, a->cli.json)

@@ -1,6 +1,7 @@
 /*
  * A sweep run: each point searched, or found among the rows that are known. A
- * row is known by what it answers and not by its place in some grid.
+ * row is known by what it answers and not by its place in some grid. What a
+ * file already has is kept in it, whatever the grid asks for.
  */
 #include "planner/sweep.h"
 
@@ -147,15 +148,71 @@ static enum mw_status search_point(const struct mw_sweep_point *p,
     return status;
 }
 
-static const struct mw_sweep_row *find_known(const struct mw_sweep_rows *known,
-                                             const struct mw_sweep_row *row)
+/* Rows read before, and which of them the grid has asked for. */
+struct known {
+    const struct mw_sweep_row *v;
+    size_t n;
+    bool *is_used;
+};
+
+/* What is known of a point; marks all rows of it. A row that is proved goes
+ * before one that a time limit cut short; two that are proved agree. */
+static enum mw_status find_known(struct known *known,
+                                 const struct mw_sweep_row *row,
+                                 const struct mw_sweep_row **out,
+                                 struct mw_err *err)
 {
-    for (size_t i = 0; known && i < known->n; i++) {
-        if (same_point(&known->v[i], row)) {
-            return &known->v[i];
+    const struct mw_sweep_row *best = NULL;
+
+    for (size_t i = 0; i < known->n; i++) {
+        const struct mw_sweep_row *r = &known->v[i];
+
+        if (!same_point(r, row)) {
+            continue;
+        }
+        known->is_used[i] = true;
+        if (best && best->is_proved && r->is_proved &&
+            !mw_near(best->step_time_s, r->step_time_s, 1e-9, 0)) {
+            return mw_fail(err, MW_EINPUT,
+                           "two files differ about one point (%s, %" PRId64
+                           " GPUs, seq %" PRId64 ", batch %" PRId64
+                           "): %.6g s and %.6g s; were they made with the same "
+                           "version and database?",
+                           r->system, r->gpus, r->seq, r->global_batch,
+                           best->step_time_s, r->step_time_s);
+        }
+        if (!best || (r->is_proved && !best->is_proved)) {
+            best = r;
         }
     }
-    return NULL;
+    *out = best;
+    return MW_OK;
+}
+
+/* The rows so far, and behind them what else the file had: points that are
+ * still to come, or of another grid. */
+static enum mw_status write_rows(const struct mw_sweep_rows *rows,
+                                 const struct known *known,
+                                 const struct mw_sweep_opts *opts,
+                                 struct mw_err *err)
+{
+    struct mw_sweep_rows all = {.n = 0};
+
+    if (!opts->csv) {
+        return MW_OK;
+    }
+    for (size_t i = 0; i < rows->n; i++) {
+        mw_array_push(&all, rows->v[i]);
+    }
+    for (size_t i = opts->n_merged; i < known->n; i++) {
+        if (!known->is_used[i]) {
+            mw_array_push(&all, known->v[i]);
+        }
+    }
+    enum mw_status status = mw_sweep_write(&all, opts->csv, err);
+
+    mw_array_release(&all);
+    return status;
 }
 
 static size_t shard_size(size_t n, const struct mw_sweep_opts *opts)
@@ -178,11 +235,14 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
     size_t first = opts->n_shards > 0 ? (size_t)opts->shard - 1 : 0;
     enum mw_status status = MW_OK;
     struct mw_sweep_point *p = mw_calloc(1, sizeof *p);
+    struct known old_rows = {.v = known ? known->v : NULL,
+                             .n = known ? known->n : 0};
 
+    old_rows.is_used = mw_calloc(old_rows.n + 1, sizeof *old_rows.is_used);
     mw_arena_init(&out->arena);
     for (size_t i = first; i < n && status == MW_OK; i += step) {
         struct mw_sweep_row row;
-        const struct mw_sweep_row *old;
+        const struct mw_sweep_row *old = NULL;
 
         status = blame(
             scenario, grid,
@@ -192,7 +252,10 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
             break;
         }
         name_point(p, scenario, opts, &out->arena, &row);
-        old = find_known(known, &row);
+        status = find_known(&old_rows, &row, &old, err);
+        if (status != MW_OK) {
+            break;
+        }
         if (old) {
             mw_sweep_copy(&out->arena, old, &row);
         } else if (opts->is_merge) {
@@ -204,17 +267,17 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
         }
         if (status == MW_OK) {
             mw_array_push(out, row);
-            status =
-                opts->csv && !old ? mw_sweep_write(out, opts->csv, err) : MW_OK;
+            status = old ? MW_OK : write_rows(out, &old_rows, opts, err);
         }
         if (opts->on_point) {
             opts->on_point(opts->arg, out->n, shard_size(n, opts));
         }
     }
     mw_free(p);
-    if (status == MW_OK && opts->csv) {
-        status = mw_sweep_write(out, opts->csv, err);
+    if (status == MW_OK) {
+        status = write_rows(out, &old_rows, opts, err);
     }
+    mw_free(old_rows.is_used);
     if (status == MW_OK && n_missing > 0) {
         status = mw_fail(err, MW_ENO, "%zu of %zu points are in no file",
                          n_missing, n);

@@ -77,6 +77,11 @@ void mw_sweep_rows_release(struct mw_sweep_rows *rows);
 /* Reads rows of earlier runs or shards, to be continued or merged. */
 enum mw_status mw_sweep_read(const char *path, struct mw_sweep_rows *rows,
                              struct mw_err *err);
+/* The same of rows that answer a question (mw_sweep_question): MW_EINPUT where
+ * the file has rows, but none that does; is_strict: where any does not. */
+enum mw_status mw_sweep_read_of(const char *path, uint64_t question,
+                                bool is_strict, struct mw_sweep_rows *rows,
+                                struct mw_err *err);
 enum mw_status mw_sweep_write(const struct mw_sweep_rows *rows,
                               const char *path, struct mw_err *err);
 
@@ -85,6 +90,8 @@ struct mw_sweep_opts {
     const char *stack;   /* training software; NULL: the framework's */
     int shard, n_shards; /* 1 .. n_shards; 0: all */
     const char *csv;     /* written after every point; NULL: not */
+    size_t n_merged;     /* known rows before those of the csv itself, whose
+                            other rows stay in it behind the grid's */
     bool is_merge;       /* search nothing: rows must be there */
     void (*on_point)(void *arg, size_t done, size_t total);
     void *arg;
@@ -92,8 +99,8 @@ struct mw_sweep_opts {
 /*
  * Fills `out` with a row for each point of the shard, in grid order; `known`
  * holds rows read before. MW_EINPUT for a value that the scenario cannot take
- * (unknown system or model); MW_ENO when a merge misses points; MW_EINTR with
- * the rows done so far.
+ * (unknown system or model) and for known rows that contradict; MW_ENO when a
+ * merge misses points; MW_EINTR with the rows done so far.
  */
 enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
                             const struct mw_hwdb *db,

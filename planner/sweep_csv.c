@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define AT(member) offsetof(struct mw_sweep_row, member)
 #define STR(member)                                                            \
@@ -146,4 +147,28 @@ enum mw_status mw_sweep_read(const char *path, struct mw_sweep_rows *rows,
     }
     mw_arena_release(&arena);
     return status;
+}
+
+enum mw_status mw_sweep_read_of(const char *path, uint64_t question,
+                                bool is_strict, struct mw_sweep_rows *rows,
+                                struct mw_err *err)
+{
+    size_t first = rows->n, n_other = 0;
+    char wanted[20];
+    enum mw_status status = mw_sweep_read(path, rows, err);
+
+    snprintf(wanted, sizeof wanted, "%016" PRIx64, question);
+    for (size_t i = first; i < rows->n; i++) {
+        n_other += strcmp(rows->v[i].scenario, wanted) != 0;
+    }
+    if (status != MW_OK || n_other == 0 ||
+        (!is_strict && n_other < rows->n - first)) {
+        return status;
+    }
+    return mw_fail(err, MW_EINPUT,
+                   "%s: %zu of its %zu rows answer another scenario or other "
+                   "options (--fix, --stack); %s",
+                   path, n_other, rows->n - first,
+                   is_strict ? "choose another file, or --again replaces them"
+                             : "merge files of one sweep");
 }

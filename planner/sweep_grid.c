@@ -62,6 +62,16 @@ static enum mw_status check_value(const struct mw_sweep_axis *axis,
     return MW_OK;
 }
 
+static bool has_value(const struct mw_sweep_axis *axis, const char *value)
+{
+    for (int i = 0; i < axis->n; i++) {
+        if (strcmp(axis->value[i], value) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum mw_status add_values(struct mw_sweep_axis *axis, const char *name,
                                  const char *text, struct mw_err *err)
 {
@@ -81,6 +91,10 @@ static enum mw_status add_values(struct mw_sweep_axis *axis, const char *name,
 
         if (status != MW_OK) {
             return status;
+        }
+        if (has_value(axis, axis->value[axis->n])) {
+            return mw_fail(err, MW_EUSAGE, "--vary: %s has %s twice", name,
+                           axis->value[axis->n]);
         }
         axis->n++;
         at += len;

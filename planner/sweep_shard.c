@@ -8,22 +8,58 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool from_env(const char *index, const char *first, const char *count,
-                     int *out_shard, int *out_n)
+/* An integer of the environment; `absent` where it is not set. */
+static bool read_env(const char *name, int64_t absent, int64_t *out)
 {
-    const char *i_text = getenv(index), *n_text = getenv(count);
-    const char *first_text = first ? getenv(first) : "0";
-    int64_t i = 0, n = 0, at = 0;
+    const char *text = name ? getenv(name) : NULL;
 
-    if (!i_text || !n_text || mw_int_parse(i_text, &i, NULL) != MW_OK ||
-        mw_int_parse(n_text, &n, NULL) != MW_OK ||
-        mw_int_parse(first_text ? first_text : "0", &at, NULL) != MW_OK ||
-        n < 1 || n > 1 << 20 || i - at < 0 || i - at >= n) {
-        return false;
+    *out = absent;
+    return !text || mw_int_parse(text, out, NULL) == MW_OK;
+}
+
+/* Names of the environment: this process's number, the first one, the distance
+ * of two, how many there are. */
+struct source {
+    const char *index, *first, *step, *count;
+};
+static const struct source sources[] = {
+    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP",
+     "SLURM_ARRAY_TASK_COUNT"},
+    {"OMPI_COMM_WORLD_RANK", NULL, NULL, "OMPI_COMM_WORLD_SIZE"},
+    {"SLURM_PROCID", NULL, NULL, "SLURM_NTASKS"}};
+
+/* An array 1-9:4 has the tasks 1, 5 and 9. Lists (1,2,7) have no distance: a
+ * number that is not on the grid is refused, for no point must be left out. */
+static enum mw_status from_env(const struct source *s, int *out_shard,
+                               int *out_n, struct mw_err *err)
+{
+    int64_t i, first, step, n;
+
+    if (!read_env(s->index, -1, &i) || !read_env(s->first, 0, &first) ||
+        !read_env(s->step, 1, &step) || !read_env(s->count, 0, &n) ||
+        step < 1 || n < 1 || n > 1 << 20 || (i - first) % step != 0 ||
+        i < first || (i - first) / step >= n) {
+        return mw_fail(err, MW_EUSAGE,
+                       "--shard auto: %s '%s' of %s '%s' is no task of an "
+                       "evenly spaced array, as in 1-8 or 0-14:2; --shard I/N "
+                       "says it",
+                       s->index, getenv(s->index), s->count, getenv(s->count));
     }
-    *out_shard = (int)(i - at) + 1;
+    *out_shard = (int)((i - first) / step) + 1;
     *out_n = (int)n;
-    return true;
+    return MW_OK;
+}
+
+static enum mw_status from_any(int *out_shard, int *out_n, struct mw_err *err)
+{
+    for (size_t k = 0; k < sizeof sources / sizeof sources[0]; k++) {
+        if (getenv(sources[k].index) && getenv(sources[k].count)) {
+            return from_env(&sources[k], out_shard, out_n, err);
+        }
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "--shard auto: neither SLURM_ARRAY_TASK_ID, "
+                   "OMPI_COMM_WORLD_RANK nor SLURM_PROCID is set");
 }
 
 enum mw_status mw_sweep_shard(const char *text, int *out_shard, int *out_n,
@@ -34,16 +70,7 @@ enum mw_status mw_sweep_shard(const char *text, int *out_shard, int *out_n,
     int64_t i = 0, n = 0;
 
     if (strcmp(text, "auto") == 0) {
-        return from_env("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN",
-                        "SLURM_ARRAY_TASK_COUNT", out_shard, out_n) ||
-                       from_env("OMPI_COMM_WORLD_RANK", NULL,
-                                "OMPI_COMM_WORLD_SIZE", out_shard, out_n) ||
-                       from_env("SLURM_PROCID", NULL, "SLURM_NTASKS", out_shard,
-                                out_n)
-                   ? MW_OK
-                   : mw_fail(err, MW_EUSAGE,
-                             "--shard auto: neither SLURM_ARRAY_TASK_ID, "
-                             "OMPI_COMM_WORLD_RANK nor SLURM_PROCID is set");
+        return from_any(out_shard, out_n, err);
     }
     if (slash && slash - text < (long)sizeof head) {
         snprintf(head, sizeof head, "%.*s", (int)(slash - text), text);

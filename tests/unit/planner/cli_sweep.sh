@@ -109,6 +109,49 @@ if command -v gnuplot >/dev/null; then
     grep -q 'change places' cross.svg || fail "crossings are not marked"
     grep -q 'Curves that cross, by GPUs' stdout.txt || fail "no table of crossings"
 fi
+# Quick points from here on.
+quick="--fix schedule=1f1b,vpp=1,recompute=none,zero=1"
+axes="--vary nodes=2,4 --vary net=0.5,1 $quick"
+expect 0 "$mw" sweep "$llama" $axes --csv w4.csv --json
+expect 0 "$mw" sweep "$llama" $axes --shard 1/2 --csv w1.csv --json
+expect 0 "$mw" sweep "$llama" $axes --shard 2/2 --csv w2.csv --json
+# Tasks of an array with a step, and lists, which have none.
+for task in 1 5 9; do
+    SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=9 SLURM_ARRAY_TASK_STEP=4 SLURM_ARRAY_TASK_COUNT=3 \
+        "$mw" sweep "$llama" $axes --shard auto --csv step$task.csv >/dev/null || fail "array with a step, task $task"
+done
+expect 0 "$mw" sweep "$llama" $axes --merge step1.csv --merge step5.csv --merge step9.csv --csv stepped.csv
+cmp -s stepped.csv w4.csv || fail "tasks 1-9:4 differ from the whole"
+export SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_STEP=4 SLURM_ARRAY_TASK_COUNT=3
+expect 2 "$mw" sweep "$llama" $axes --shard auto
+first_line "SLURM_ARRAY_TASK_ID '7' of SLURM_ARRAY_TASK_COUNT '3'"
+unset SLURM_ARRAY_TASK_ID SLURM_ARRAY_TASK_MIN SLURM_ARRAY_TASK_MAX SLURM_ARRAY_TASK_STEP SLURM_ARRAY_TASK_COUNT
+# Nothing that was searched is lost: a grid that grows in its middle, another
+# grid, another scenario.
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2,4 --csv grow.csv
+cp grow.csv ends.csv
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2,3,4 --csv grow.csv
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=3 --csv grow.csv
+[ "$(grep -c dgx-h100 grow.csv)" = 3 ] || fail "rows of a wider grid were dropped"
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2,4 --merge grow.csv --csv ends2.csv
+cmp -s ends.csv ends2.csv || fail "rows changed on the way"
+cp grow.csv before.csv
+expect 3 "$mw" sweep "$llama" --vary nodes=2 --fix tp=8 --csv grow.csv
+first_line 'grow.csv: 3 of its 3 rows answer another scenario'
+expect 3 "$mw" sweep "$gpt" --vary nodes=8 --csv grow.csv
+cmp -s grow.csv before.csv || fail "rows of another scenario were touched"
+expect 0 "$mw" sweep "$llama" --vary nodes=2 --fix tp=8 --again --csv grow.csv
+expect 3 "$mw" sweep "$llama" $axes --merge grow.csv
+first_line 'grow.csv: 1 of its 1 rows answer another scenario'
+# Files that contradict; what is proved goes before what is not.
+awk -F, -v OFS=, 'NR == 3 { $12 = 1 } { print }' w1.csv >lie.csv
+expect 3 "$mw" sweep "$llama" $axes --merge w1.csv --merge w2.csv --merge lie.csv
+first_line 'two files differ about one point'
+awk -F, -v OFS=, 'NR == 3 { $12 = 1; $11 = 0 } { print }' w1.csv >short.csv
+expect 0 "$mw" sweep "$llama" $axes --merge short.csv --merge w2.csv --merge w1.csv --csv wm.csv
+cmp -s wm.csv w4.csv || fail "a row that is not proved went before one that is"
+expect 0 "$mw" sweep "$llama" $axes --merge short.csv --merge w2.csv
+grep -q '^1 of 4 points: the best found, not proved' stdout.txt || fail "not said to be unproved"
 # Two jobs on one budget.
 expect 0 "$mw" sweep "$gpt" --vary nodes=8,16,32 --csv one.csv --json
 expect 0 "$mw" sweep "$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml" --vary nodes=2,4 --csv two.csv --json
@@ -128,7 +171,7 @@ expect 2 "$mw" sweep --share dgx-a100 --merge one.csv
 expect 2 "$mw" sweep --share dgx-a100=32,dgx-a100=64 --merge one.csv
 first_line "dgx-a100 is given twice"
 expect 2 "$mw" sweep
-for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5"; do
+for bad in "nodes=0" "nodes=x" "node=1" "nodes" "net=-1" "nodes=1,,2" "seq=1.5" "nodes=8,8"; do
     expect 2 "$mw" sweep "$gpt" --vary "$bad"
 done
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --shard 3/2
