@@ -137,8 +137,10 @@ static struct mw_fsteps embedding_steps(const struct mw_sizes *s)
 /* Where a multi-token-prediction module begins (DeepSeek-V3, arXiv:2412.19437,
  * section 2.2): hidden state and embedding of the next token, each normed, side
  * by side through a column-parallel product back to one hidden state, which
- * Megatron-LM gathers whole (core/transformer/multi_token_prediction.py). */
-static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
+ * Megatron-LM gathers whole (core/transformer/multi_token_prediction.py). Where
+ * the module is recomputed whole the inputs of the two norms are all that stays
+ * of it: `whole` has the others' too. */
+static struct mw_fsteps mtp_steps(const struct mw_sizes *s, bool whole)
 {
     struct mw_fsteps steps = {0};
     int64_t hidden = s->m->hidden;
@@ -146,6 +148,8 @@ static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
 
     mw_fstep_norm(&steps, s, "mtp_embed_norm", s->own_tokens, hidden);
     mw_fstep_norm(&steps, s, "mtp_hidden_norm", s->own_tokens, hidden);
+    size_t n_inputs = steps.n;
+
     mw_fstep_tp_enter(&steps, s, "mtp_proj", 2 * hidden);
     mw_fstep_sharded_input(mw_fstep_linear(&steps, s, "mtp_proj", s->tokens,
                                            hidden / s->tp, 2 * hidden),
@@ -154,6 +158,9 @@ static struct mw_fsteps mtp_steps(const struct mw_sizes *s)
                   s->is_sp ? (int)MW_ALL_GATHER : NO_COLL, x);
     if (s->work->lora_rank > 0) {
         mw_steps_freeze(s, false, &steps);
+    }
+    for (size_t i = n_inputs; !whole && i < steps.n; i++) {
+        steps.v[i].op.save_bytes = 0;
     }
     return steps;
 }
@@ -238,20 +245,40 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
     mw_array_release(&steps);
 }
 
+bool mw_mtp_is_again(const struct mw_layout *layout)
+{
+    return layout->recompute == MW_RECOMPUTE_FULL &&
+           layout->recompute_layers == 0;
+}
+
 void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,
                 struct mw_ops *out)
 {
     struct mw_sizes s = mw_sizes_of(work);
-    struct mw_fsteps steps = mtp_steps(&s);
+    struct mw_fsteps steps = mtp_steps(&s, !mw_mtp_is_again(work->layout));
 
     mw_steps_emit(&s, &steps, pass, MW_AGAIN_NONE, out);
     mw_array_release(&steps);
 }
 
-double mw_mtp_activation_bytes(const struct mw_work *work)
+void mw_mtp_recompute_ops(const struct mw_work *work, struct mw_ops *out)
 {
     struct mw_sizes s = mw_sizes_of(work);
-    struct mw_fsteps steps = mtp_steps(&s);
+    struct mw_fsteps steps = mtp_steps(&s, true);
+
+    if (s.m->final_norm) {
+        mw_fstep_norm(&steps, &s, "final_norm", s.own_tokens, s.m->hidden);
+    }
+    drop_not_repeated(&steps, mw_mtp_is_again(work->layout) ? MW_AGAIN_ALL : 0);
+    mw_steps_emit(&s, &steps, MW_PASS_F, MW_AGAIN_NONE, out);
+    mw_array_release(&steps);
+}
+
+double mw_mtp_activation_bytes(const struct mw_work *work, bool whole)
+{
+    struct mw_sizes s = mw_sizes_of(work);
+    struct mw_fsteps steps =
+        mtp_steps(&s, whole || !mw_mtp_is_again(work->layout));
     double sum = saved_bytes(&steps, MW_AGAIN_NONE);
 
     mw_array_release(&steps);

@@ -339,12 +339,20 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
                       struct mw_ops *out);
 void mw_head_ops(const struct mw_work *work, enum mw_pass pass,
                  struct mw_ops *out);
-/* What a multi-token-prediction module does before its layer and its head:
- * norms and the projection of two hidden states to one; and what that keeps.
- * The look-up of the next tokens is left out. */
+/* What a multi-token-prediction module does between its look-up
+ * (mw_embedding_ops) and its layer: norms and the projection of two hidden
+ * states to one; and what that keeps, or kept if it were not recomputed
+ * (`whole`). */
 void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,
                 struct mw_ops *out);
-double mw_mtp_activation_bytes(const struct mw_work *work);
+double mw_mtp_activation_bytes(const struct mw_work *work, bool whole);
+/* Is a module recomputed whole, from its norms to the one before its head?
+ * Under full recomputation, unless that is of some layers alone (Megatron-LM,
+ * core/transformer/multi_token_prediction.py: recompute_method uniform; with
+ * block it is skipped). Selective recomputation is its layer's. */
+bool mw_mtp_is_again(const struct mw_layout *layout);
+/* What is repeated before B, but for the layer's; nothing unless all is. */
+void mw_mtp_recompute_ops(const struct mw_work *work, struct mw_ops *out);
 /* Bytes sent between stages per micro-batch and rank: the layer's output, or
  * the rank's part of it with sp. */
 double mw_boundary_bytes(const struct mw_work *work);

@@ -182,6 +182,12 @@ static struct moment fullest_moment(const struct mw_step_price *p,
                    p->size[MW_UNIT_HEAD].loss_bytes +
                        gathered_bytes(p, n_units, MW_UNIT_HEAD),
                    "loss");
+        if (p->size[MW_UNIT_HEAD].module_at != NULL) {
+            take_later(&most,
+                       p->size[MW_UNIT_HEAD].module_bytes +
+                           gathered_bytes(p, n_units, MW_UNIT_HEAD),
+                       p->size[MW_UNIT_HEAD].module_at);
+        }
     }
     if (n_units[MW_UNIT_MTP] > 0) {
         for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {

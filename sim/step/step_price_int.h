@@ -83,8 +83,12 @@ struct mw_unit_size {
     double activation_bytes; /* kept from the forward to the backward pass */
     double transient_bytes;  /* more at the worst moment of its backward pass */
     const char *transient_at; /* what that moment is called */
-    double loss_bytes; /* of the head: more at the loss, before its product's
-                          gradient */
+    double loss_bytes;   /* of the head: more at the loss, before its product's
+                            gradient */
+    double module_bytes; /* of the head, where multi-token prediction lies with
+                            it: more at a module's worst moment, heads gone;
+                            what it is called, NULL: no modules */
+    const char *module_at;
     /* Of the optimizer, beyond what it has of each element of a large matrix;
      * and how long Muon's products take, of the longest matrix among them. */
     double dense_state_bytes, expert_state_bytes;

@@ -242,14 +242,66 @@ static struct logit_bytes logit_bytes_of(const struct mw_step_price *p)
                                    : b;
 }
 
-/* What the modules of multi-token prediction keep, but for their heads. */
+/* The layer of multi-token prediction, as it is recomputed or kept. */
+static const struct mw_unit_size *mtp_layer(const struct mw_step_price *p)
+{
+    bool is_moe = p->layer[MW_UNIT_MOE] >= 0;
+
+    if (p->layout->recompute_layers > 0) {
+        return &p->size[is_moe ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT];
+    }
+    return &p->size[is_moe ? MW_UNIT_MOE : MW_UNIT_DENSE];
+}
+
+/* The input of the norm before a module's head. */
+static double mtp_norm_bytes(const struct mw_step_price *p)
+{
+    return p->scenario->model.final_norm ? mw_boundary_bytes(&p->work) : 0;
+}
+
+/* What the modules keep, but for their heads. */
 static double mtp_kept(const struct mw_step_price *p)
 {
-    const struct mw_work work = held_work(p);
+    double one = mw_embedding_activation_bytes(&p->work) +
+                 mw_mtp_activation_bytes(&p->work, false);
 
-    return p->scenario->model.n_mtp *
-           (mw_layer_activation_bytes(&work, mw_step_mtp_layer(p)) +
-            mw_mtp_activation_bytes(&p->work));
+    if (!mw_mtp_is_again(p->layout)) {
+        one += mtp_layer(p)->activation_bytes;
+    }
+    return p->scenario->model.n_mtp * one;
+}
+
+/* What their heads keep: not the inputs of norms that run again. */
+static double mtp_heads_kept(const struct mw_step_price *p, double head_bytes)
+{
+    double again = mw_mtp_is_again(p->layout) ? mtp_norm_bytes(p) : 0;
+
+    return p->scenario->model.n_mtp * (head_bytes - again);
+}
+
+struct mtp_moment {
+    double bytes;
+    const char *at;
+};
+
+/* The worst moment of a module's backward pass, with all that modules keep: its
+ * layer's, for which a module that is recomputed is whole again, or that of the
+ * look-up's gradient when they are gone. */
+static struct mtp_moment mtp_moment_of(const struct mw_step_price *p)
+{
+    const struct mw_unit_size *layer = mtp_layer(p);
+    struct mtp_moment most = {layer->transient_bytes, layer->transient_at};
+    double look_up =
+        p->ctx->stack.memory.embed_grad_bytes * mw_step_tied_params(p) -
+        mtp_kept(p);
+
+    if (mw_mtp_is_again(p->layout)) {
+        most.bytes += layer->activation_bytes + mtp_norm_bytes(p) +
+                      mw_mtp_activation_bytes(&p->work, true) -
+                      mw_mtp_activation_bytes(&p->work, false);
+    }
+    return look_up > most.bytes ? (struct mtp_moment){look_up, "embedding"}
+                                : most;
 }
 
 /* Two moments of the head: the loss itself, and the gradients of the product
@@ -276,23 +328,26 @@ static void size_head(struct mw_step_price *p)
         (own_part(p) < 1 && !(habit->sp_buffers > 0) ? x : 0) +
         habit->head_grad_bytes * mw_step_tied_params(p);
     size->transient_at = "head";
-    if (m->n_mtp > 0) {
-        size->activation_bytes *= 1 + m->n_mtp;
-        size->activation_bytes += p->layout->mtp_ahead > 0 ? 0 : mtp_kept(p);
+    size->activation_bytes += mtp_heads_kept(p, size->activation_bytes);
+    if (m->n_mtp > 0 && p->layout->mtp_ahead == 0) {
+        const struct mtp_moment moment = mtp_moment_of(p);
+
+        size->module_bytes = moment.bytes - size->activation_bytes;
+        size->module_at = moment.at;
+        size->activation_bytes += mtp_kept(p);
     }
 }
 
-/* The moment of its layer, which its own size is not part of. */
 static void size_mtp(struct mw_step_price *p)
 {
     struct mw_unit_size *size = &p->size[MW_UNIT_MTP];
-    const struct mw_unit_size *layer =
-        &p->size[p->layer[MW_UNIT_MOE] >= 0 ? MW_UNIT_MOE : MW_UNIT_DENSE];
 
     if (p->layout->mtp_ahead > 0) {
+        const struct mtp_moment moment = mtp_moment_of(p);
+
         size->activation_bytes = mtp_kept(p);
-        size->transient_bytes = layer->transient_bytes;
-        size->transient_at = layer->transient_at;
+        size->transient_bytes = moment.bytes;
+        size->transient_at = moment.at;
     }
 }
 

@@ -5,18 +5,53 @@
  */
 #include "sim/step/step_int.h"
 
-/* A multi-token-prediction module is a projection, one more layer and the
- * shared head once more (DeepSeek-V3, arXiv:2412.19437, section 2.2). The first
- * two run with the head unless the layout puts them a stage ahead of it. */
-static void add_mtp_ops(const struct mw_step_price *p, enum mw_pass pass,
-                        bool modules, bool heads, struct mw_ops *out)
+/* Operators of a layer where it is not recomputed. */
+static void kept_layer_ops(const struct mw_step_price *p, int layer,
+                           enum mw_pass pass, struct mw_ops *out)
+{
+    struct mw_layout layout = *p->layout;
+    struct mw_work work = p->work;
+
+    layout.recompute = MW_RECOMPUTE_NONE;
+    work.layout = &layout;
+    mw_layer_ops(&work, layer, pass, out);
+}
+
+/* The layer of a module. */
+static void add_mtp_layer(const struct mw_step_price *p, enum mw_phase phase,
+                          enum mw_pass pass, struct mw_ops *out)
+{
+    int layer = mw_step_mtp_layer(p);
+
+    if (p->layout->recompute_layers > 0) {
+        if (phase != MW_PHASE_R) {
+            kept_layer_ops(p, layer, pass, out);
+        }
+    } else if (phase == MW_PHASE_R) {
+        mw_layer_recompute_ops(&p->work, layer, out);
+    } else {
+        mw_layer_ops(&p->work, layer, pass, out);
+    }
+}
+
+/* A multi-token-prediction module is a look-up, a projection, one more layer
+ * and the shared head once more (DeepSeek-V3, arXiv:2412.19437, section 2.2).
+ * All but the head run with it unless the layout puts them a stage ahead. */
+static void add_mtp_ops(const struct mw_step_price *p, enum mw_phase phase,
+                        enum mw_pass pass, bool modules, bool heads,
+                        struct mw_ops *out)
 {
     for (int i = 0; i < p->scenario->model.n_mtp; i++) {
-        if (modules) {
+        if (modules && phase == MW_PHASE_R) {
+            mw_mtp_recompute_ops(&p->work, out);
+        } else if (modules) {
+            mw_embedding_ops(&p->work, pass, out);
             mw_mtp_ops(&p->work, pass, out);
-            mw_layer_ops(&p->work, mw_step_mtp_layer(p), pass, out);
         }
-        if (heads) {
+        if (modules) {
+            add_mtp_layer(p, phase, pass, out);
+        }
+        if (heads && phase != MW_PHASE_R) {
             mw_head_ops(&p->work, pass, out);
         }
     }
@@ -52,18 +87,6 @@ bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit)
             (!is_kept || p->layout->recompute_layers > 0));
 }
 
-/* Operators of a layer where it is not recomputed. */
-static void kept_layer_ops(const struct mw_step_price *p, int layer,
-                           enum mw_pass pass, struct mw_ops *out)
-{
-    struct mw_layout layout = *p->layout;
-    struct mw_work work = p->work;
-
-    layout.recompute = MW_RECOMPUTE_NONE;
-    work.layout = &layout;
-    mw_layer_ops(&work, layer, pass, out);
-}
-
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                       enum mw_phase phase, struct mw_ops *out)
 {
@@ -94,13 +117,12 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     case MW_UNIT_HEAD:
         if (phase != MW_PHASE_R) {
             mw_head_ops(&p->work, passes[phase], out);
-            add_mtp_ops(p, passes[phase], p->layout->mtp_ahead == 0, true, out);
         }
+        add_mtp_ops(p, phase, passes[phase], p->layout->mtp_ahead == 0, true,
+                    out);
         break;
     case MW_UNIT_MTP:
-        if (phase != MW_PHASE_R) {
-            add_mtp_ops(p, passes[phase], true, false, out);
-        }
+        add_mtp_ops(p, phase, passes[phase], true, false, out);
         break;
     case MW_UNIT_COUNT:
         break;

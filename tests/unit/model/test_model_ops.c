@@ -402,7 +402,7 @@ static void test_prediction_module(void **state)
     expect_names(&f.ops, "mtp_embed_norm mtp_hidden_norm mtp_proj");
     mw_assert_near(find(&f.ops, "mtp_proj")->flops, 2.0 * 2048 * 7168 * 14336,
                    0, 0);
-    mw_assert_near(mw_mtp_activation_bytes(&f.work),
+    mw_assert_near(mw_mtp_activation_bytes(&f.work, true),
                    2.0 * 2048 * 7168 * (1 + 1 + 2), 0, 0);
     f.l.tp = 8;
     f.l.sp = true;

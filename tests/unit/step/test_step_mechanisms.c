@@ -290,27 +290,31 @@ static double projection_s(const struct world *w, enum mw_pass pass)
     return sum;
 }
 
-/* A prediction module is a projection, a layer and the head once more, where
- * the head is. */
+/* A prediction module is a look-up, a projection, a layer and the head once
+ * more, where the head is. */
 static void test_prediction_modules(void **state)
 {
     struct world w;
-    struct step_unit_s layer, plain, more;
+    struct step_unit_s layer, plain, more, look_up;
 
     (void)state;
     begin(&w, 1);
+    look_up = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_EMBEDDING);
     layer = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_DENSE);
     plain = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_HEAD);
     w.s.model.n_mtp = 1;
     more = step_unit_cost(&w.s, &w.l, &w.ctx, MW_UNIT_HEAD);
     mw_assert_near(more.f_s,
-                   2 * plain.f_s + layer.f_s + projection_s(&w, MW_PASS_F),
+                   2 * plain.f_s + layer.f_s + look_up.f_s +
+                       projection_s(&w, MW_PASS_F),
                    1e-12, 0);
     mw_assert_near(more.b_s,
-                   2 * plain.b_s + layer.b_s + projection_s(&w, MW_PASS_B),
+                   2 * plain.b_s + layer.b_s + look_up.b_s +
+                       projection_s(&w, MW_PASS_B),
                    1e-12, 0);
     mw_assert_near(more.w_s,
-                   2 * plain.w_s + layer.w_s + projection_s(&w, MW_PASS_W),
+                   2 * plain.w_s + layer.w_s + look_up.w_s +
+                       projection_s(&w, MW_PASS_W),
                    1e-12, 0);
     end(&w);
 }

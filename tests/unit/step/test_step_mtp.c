@@ -91,6 +91,121 @@ static void test_units_add_up(void **state)
     step_world_close(&w);
 }
 
+/* FLOPs of a phase of a unit, of a step priced under a recomputation. */
+static double flops(const struct step_world *w, const struct mw_layout *l,
+                    enum mw_step_unit unit, enum mw_phase phase)
+{
+    struct mw_step_price p;
+
+    price(&p, w, l);
+    return p.cost[unit].phase[phase].flops;
+}
+
+/* Full recomputation runs a module again from its norms to its head's: the
+ * layer, the product of 2 h to h, norms (no FLOPs). Of some layers alone it
+ * passes modules by, selective recomputation is the layer's. */
+static void test_runs_again(void **state)
+{
+    static const enum mw_recompute kinds[] = {
+        MW_RECOMPUTE_NONE, MW_RECOMPUTE_SELECTIVE, MW_RECOMPUTE_FULL,
+        MW_RECOMPUTE_FULL};
+    static const enum mw_step_unit units[] = {MW_UNIT_HEAD, MW_UNIT_MTP};
+    struct step_world w;
+
+    (void)state;
+    begin(&w, 64, 2);
+    for (int i = 0; i < 8; i++) {
+        struct mw_layout l = pipeline(4, 1, i % 2);
+        double layer, module = 2.0 * 512 * 1024 * 2 * 1024;
+
+        l.recompute = kinds[i / 2];
+        l.recompute_layers = i / 2 == 3;
+        layer = flops(&w, &l, MW_UNIT_DENSE, MW_PHASE_R);
+        assert_true(i / 2 == 0 ? layer <= 0 : layer > 0);
+        mw_assert_near(flops(&w, &l, units[i % 2], MW_PHASE_R),
+                       i / 2 == 3   ? 0
+                       : i / 2 == 2 ? 2 * (layer + module)
+                                    : 2 * layer,
+                       1e-12, 0);
+        assert_true(flops(&w, &l, units[1 - i % 2], MW_PHASE_R) <= 0);
+    }
+    step_world_close(&w);
+}
+
+static double kept(const struct step_world *w, const struct mw_layout *l,
+                   enum mw_step_unit unit)
+{
+    struct mw_step_price p;
+
+    price(&p, w, l);
+    return p.size[unit].activation_bytes;
+}
+
+/* Kept of two modules a stage ahead: four inputs of products and norms each and
+ * what a layer keeps; recomputed, the states that come in and the heads' own
+ * without their norms' inputs. */
+static void test_keeps(void **state)
+{
+    struct mw_layout l = pipeline(4, 1, 1);
+    struct step_world w;
+
+    (void)state;
+    begin(&w, 64, 2);
+    assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
+    double layer = kept(&w, &l, MW_UNIT_DENSE);
+    double head = kept(&w, &l, MW_UNIT_HEAD);
+
+    mw_assert_near(kept(&w, &l, MW_UNIT_MTP), 2 * (layer + 4 * x_bytes), 0, 0);
+    l.recompute = MW_RECOMPUTE_FULL;
+    mw_assert_near(kept(&w, &l, MW_UNIT_MTP), 2 * 2 * x_bytes, 0, 0);
+    mw_assert_near(head - kept(&w, &l, MW_UNIT_HEAD), 2 * x_bytes, 0, 0);
+    l.recompute_layers = 1;
+    mw_assert_near(kept(&w, &l, MW_UNIT_MTP), 2 * (layer + 4 * x_bytes), 0, 0);
+    mw_assert_near(kept(&w, &l, MW_UNIT_HEAD), head, 0, 0);
+    l.recompute_layers = 0;
+    l.recompute = MW_RECOMPUTE_SELECTIVE;
+    mw_assert_near(kept(&w, &l, MW_UNIT_MTP),
+                   2 * (kept(&w, &l, MW_UNIT_DENSE) + 4 * x_bytes), 0, 0);
+    step_world_close(&w);
+}
+
+/* A module's own moment: its layer's, for which it is whole again, or that of
+ * the look-up's gradient when all that it keeps is gone. */
+static void test_moment(void **state)
+{
+    struct mw_layout l = pipeline(4, 1, 1);
+    struct mw_step_price p;
+    struct step_world w;
+
+    (void)state;
+    begin(&w, 64, 2);
+    assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
+    price(&p, &w, &l);
+    double look_up = w.ctx.stack.memory.embed_grad_bytes * 32768 * 1024 -
+                     p.size[MW_UNIT_MTP].activation_bytes;
+
+    assert_true(look_up > p.size[MW_UNIT_DENSE].transient_bytes);
+    mw_assert_near(p.size[MW_UNIT_MTP].transient_bytes, look_up, 0, 0);
+    assert_string_equal(p.size[MW_UNIT_MTP].transient_at, "embedding");
+    w.ctx.stack.memory.embed_grad_bytes = 0;
+    price(&p, &w, &l);
+    mw_assert_near(p.size[MW_UNIT_MTP].transient_bytes,
+                   p.size[MW_UNIT_DENSE].transient_bytes, 0, 0);
+    l.recompute = MW_RECOMPUTE_FULL;
+    price(&p, &w, &l);
+    /* The layer's input and its head's norm's, and the product's. */
+    mw_assert_near(p.size[MW_UNIT_MTP].transient_bytes,
+                   p.size[MW_UNIT_DENSE].transient_bytes + 4 * x_bytes, 0, 0);
+    double apart = p.size[MW_UNIT_MTP].transient_bytes,
+           heads = p.size[MW_UNIT_HEAD].activation_bytes;
+
+    assert_null(p.size[MW_UNIT_HEAD].module_at);
+    l.mtp_ahead = 0;
+    price(&p, &w, &l);
+    mw_assert_near(p.size[MW_UNIT_HEAD].module_bytes, apart - heads, 0, 0);
+    step_world_close(&w);
+}
+
 static double step_s(const struct step_world *w, const struct mw_layout *l,
                      const int *layers)
 {
@@ -261,6 +376,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_units_add_up),
+        cmocka_unit_test(test_runs_again),
+        cmocka_unit_test(test_keeps),
+        cmocka_unit_test(test_moment),
         cmocka_unit_test(test_lone_micro_batch),
         cmocka_unit_test(test_ledger),
         cmocka_unit_test(test_forms_agree),
