@@ -34,9 +34,9 @@ static enum mw_status read_systems(const char *text,
 static void print_mixed(const struct mw_mixed *m,
                         const struct mw_mixed_system *systems)
 {
-    static const char *const names[] = {"stage",          "system", "tp",
-                                        "GPUs",           "layers", "recompute",
-                                        "one micro-batch"};
+    static const char *const names[] = {"stage",     "system",         "tp",
+                                        "ep",        "GPUs",           "layers",
+                                        "recompute", "one micro-batch"};
     struct mw_table *t = mw_table_new();
     char time[MW_FMT_MAX];
 
@@ -45,7 +45,7 @@ static void print_mixed(const struct mw_mixed *m,
            m->pp, m->dp, m->micro_batch,
            mw_fmt_seconds(m->answer.value_s, time), m->n_microbatches);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        mw_table_col(t, names[i], i != 1 && i != 5);
+        mw_table_col(t, names[i], i != 1 && i != 6);
     }
     for (int i = 0; i < m->pp; i++) {
         const struct mw_mixed_stage *s = &m->stage[i];
@@ -54,6 +54,7 @@ static void print_mixed(const struct mw_mixed *m,
         mw_table_cell(t, "%d", i);
         mw_table_cell(t, "%s", systems[s->kind].name);
         mw_table_cell(t, "%d", s->tp);
+        mw_table_cell(t, "%d", s->ep);
         mw_table_cell(t, "%d", s->tp * m->dp);
         mw_table_cell(t, "%d", s->n_layers);
         mw_table_cell(t, "%s", mw_recompute_name(s->recompute));
@@ -84,6 +85,7 @@ static json_t *mixed_json(const struct mw_mixed *m,
 
         mw_json_set_str(stage, "system", systems[s->kind].name);
         mw_json_set_int(stage, "tp", s->tp);
+        mw_json_set_int(stage, "ep", s->ep);
         mw_json_set_int(stage, "gpus", s->tp * m->dp);
         mw_json_set_int(stage, "layers", s->n_layers);
         mw_json_set_str(stage, "recompute", mw_recompute_name(s->recompute));

@@ -1,21 +1,28 @@
-/* Columns of mixed clusters from the simulator's prices, one problem for each
- * (pp, dp, micro-batch); the best value of all is kept. */
+/*
+ * Columns of mixed clusters from the simulator's prices, one problem for each
+ * (pp, dp, micro-batch); the best value of all is kept. Columns meet the
+ * scenario's limits and the rules of its framework (space_limits.c), which runs
+ * the same tp, ep and recomputation on all stages: then one problem for each.
+ */
 #include "planner/mixed.h"
 
 #include "base/log.h"
+#include "planner/space.h"
 #include "sim/step/fast.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Of one problem; few need more than a tenth of a second. */
-enum { PROBLEM_LIMIT_S = 2 };
+enum { PROBLEM_LIMIT_S = 2, MICRO_BATCH_MAX = 8 };
 
 struct kind {
     struct mw_cost_ctx ctx;
     struct mw_fast *fast;
     int n_gpus;
     double usable_bytes;
+    struct mw_space space; /* for its limits and rules */
 };
 
 struct builder {
@@ -29,15 +36,16 @@ struct builder {
         size_t n, cap;
     } columns;
     double slope[MW_MIXED_STAGES_MAX], fixed[MW_MIXED_STAGES_MAX];
+    char why[MW_PLAN_TEXT_MAX]; /* the first layout was refused; "": none */
 };
 
-/* tag: tp and recomputation of a column. */
-static int tag_of(int tp, int recompute)
+/* tag: tp, ep and recomputation of a column. */
+static int tag_of(const struct mw_layout *l)
 {
-    return tp * 4 + recompute;
+    return (l->ep << 14 | l->tp) << 2 | (int)l->recompute;
 }
 
-/* All layers that fit, on every stage, for one tp and recomputation. */
+/* All layers that fit, on every stage, for one tp, ep and recomputation. */
 static void add_columns(struct builder *b, int k, const struct mw_layout *l)
 {
     struct kind *kind = &b->kind[k];
@@ -60,38 +68,101 @@ static void add_columns(struct builder *b, int k, const struct mw_layout *l)
                                   .n_layers = n,
                                   .kind = k,
                                   .n_devices = l->tp * l->dp,
-                                  .tag = tag_of(l->tp, (int)l->recompute)};
+                                  .tag = tag_of(l)};
 
             mw_array_push(&b->columns, c);
         }
     }
 }
 
-static bool is_legal(const struct builder *b, const struct mw_layout *l)
+static bool is_legal(struct builder *b, int k, const struct mw_layout *l)
 {
-    return mw_layout_check(l, &b->scenario->model, &b->scenario->workload, 0,
-                           NULL, NULL) == MW_OK;
+    char text[MW_PLAN_TEXT_MAX];
+    bool is_refused = mw_space_forbids(&b->kind[k].space, l, text) != NULL;
+
+    if (is_refused && b->why[0] == '\0') {
+        snprintf(b->why, sizeof b->why, "%s", text);
+    }
+    return !is_refused;
+}
+
+/* Sequence parallelism and ZeRO's stage, which only memory knows here: on where
+ * there is tp, ZeRO-1 where there are replicas, else the first that is allowed.
+ */
+static bool make_legal(struct builder *b, int k, struct mw_layout *l)
+{
+    const struct mw_search_opts *o = b->opts;
+    const int stages[] = {l->dp > 1, 0, 2, 3};
+    size_t n_stages = o->zero >= 0 ? 1 : sizeof stages / sizeof stages[0];
+
+    for (int off = 0; off < 2; off++) {
+        l->sp = o->sp >= 0 ? o->sp > 0 : l->tp > 1 && !off;
+        for (size_t i = 0; i < n_stages; i++) {
+            l->zero = o->zero >= 0 ? o->zero : stages[i];
+            if (is_legal(b, k, l)) {
+                return true;
+            }
+        }
+        if (l->tp == 1 || o->sp >= 0) {
+            break;
+        }
+    }
+    return false;
+}
+
+/* Is a number of ways tried: the fixed one, else the limits', else powers of
+ * two up to a greatest? */
+static bool is_tried(int fixed, const struct mw_int_list *listed, int value,
+                     int most)
+{
+    return fixed > 0       ? value == fixed
+           : listed->n > 0 ? mw_int_list_holds(listed, value)
+                           : value <= most && (value & (value - 1)) == 0;
+}
+
+static void add_recomputed(struct builder *b, int k, struct mw_layout l)
+{
+    for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
+        l.recompute = (enum mw_recompute)r;
+        if ((b->opts->recompute < 0 || b->opts->recompute == r) &&
+            make_legal(b, k, &l)) {
+            add_columns(b, k, &l);
+        }
+    }
+}
+
+/* Experts lie on ranks of their stage. */
+static void add_experts(struct builder *b, int k, struct mw_layout l)
+{
+    int n = b->scenario->model.moe.n_experts, fixed = b->opts->ep;
+
+    for (l.ep = 1; l.ep <= n || l.ep <= fixed || l.ep == 1; l.ep++) {
+        bool is_free = l.ep == 1 || (n % l.ep == 0 && l.tp * l.dp % l.ep == 0);
+
+        if (fixed > 0 ? l.ep == fixed : is_free) {
+            add_recomputed(b, k, l);
+        }
+    }
 }
 
 static void fill_columns(struct builder *b, struct mw_layout l)
 {
+    const struct mw_int_list *listed = &b->scenario->limits.tp;
+
     mw_array_clear(&b->columns);
     for (int k = 0; k < b->n_kinds; k++) {
         int per_node = b->kind[k].ctx.gpus_per_node;
 
-        for (int tp = 1; tp <= per_node; tp *= 2) {
-            if ((b->opts->tp > 0 && tp != b->opts->tp) || per_node % tp != 0 ||
-                tp * l.dp > b->kind[k].n_gpus) {
-                continue;
-            }
-            for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
-                l.tp = tp;
-                l.sp = tp > 1;
-                l.zero = l.dp > 1;
-                l.recompute = (enum mw_recompute)r;
-                if (is_legal(b, &l)) {
-                    add_columns(b, k, &l);
-                }
+        for (l.tp = 1; l.tp <= per_node; l.tp++) {
+            bool is_tp = is_tried(b->opts->tp, listed, l.tp, per_node);
+
+            if (is_tp && per_node % l.tp != 0 && b->why[0] == '\0') {
+                snprintf(b->why, sizeof b->why,
+                         "tp %d does not divide the %d devices of a node of %s",
+                         l.tp, per_node, b->kind[k].ctx.system->slug);
+            } else if (is_tp && per_node % l.tp == 0 &&
+                       l.tp * l.dp <= b->kind[k].n_gpus) {
+                add_experts(b, k, l);
             }
         }
     }
@@ -134,22 +205,22 @@ static void keep(const struct builder *b, const struct mw_layout *l, int m,
 
         out->stage[i] = (struct mw_mixed_stage){
             .kind = c->kind,
-            .tp = c->tag / 4,
+            .tp = c->tag >> 2 & ((1 << 14) - 1),
+            .ep = c->tag >> 16,
             .n_layers = c->n_layers,
-            .recompute = (enum mw_recompute)(c->tag % 4),
+            .recompute = (enum mw_recompute)(c->tag & 3),
             .time_s = c->time_s};
     }
 }
 
-static enum mw_status try_one(struct builder *b, const struct mw_layout *l,
-                              struct mw_mixed *out, struct mw_err *err)
+static enum mw_status solve(struct builder *b, const struct mw_layout *l,
+                            struct mw_mixed *out, struct mw_err *err)
 {
     int chosen[MW_MIXED_STAGES_MAX];
     int m = mw_microbatches(l, &b->scenario->workload);
     struct mw_column_answer answer = {0};
     struct mw_err why = {0};
 
-    fill_columns(b, *l);
     struct mw_column_problem p = {.n_stages = l->pp,
                                   .n_layers = b->scenario->model.n_layers,
                                   .n_kinds = b->n_kinds,
@@ -195,14 +266,69 @@ static enum mw_status try_one(struct builder *b, const struct mw_layout *l,
     return MW_OK;
 }
 
-static bool is_asked(int fixed, int value)
+/* Leaves columns of one tag; how many there are. */
+static size_t keep_tag(struct builder *b, const struct mw_column *all,
+                       size_t n_all, int tag)
 {
-    return fixed == 0 || fixed == value;
+    mw_array_clear(&b->columns);
+    for (size_t i = 0; i < n_all; i++) {
+        if (all[i].tag == tag) {
+            mw_array_push(&b->columns, all[i]);
+        }
+    }
+    return b->columns.n;
+}
+
+/* One problem, or under a framework one for each tag. */
+static enum mw_status try_one(struct builder *b, const struct mw_layout *l,
+                              struct mw_mixed *out, struct mw_err *err)
+{
+    fill_columns(b, *l);
+    if (b->scenario->limits.framework == MW_FRAMEWORK_ANY ||
+        b->columns.n == 0) {
+        return solve(b, l, out, err);
+    }
+    size_t n = b->columns.n;
+    struct mw_column *all = mw_calloc(n, sizeof *all);
+    enum mw_status status = MW_OK;
+
+    memcpy(all, b->columns.v, n * sizeof *all);
+    for (size_t i = 0; i < n && status == MW_OK; i++) {
+        bool is_new = true;
+
+        for (size_t j = 0; j < i && is_new; j++) {
+            is_new = all[j].tag != all[i].tag;
+        }
+        if (is_new && keep_tag(b, all, n, all[i].tag) > 0) {
+            status = solve(b, l, out, err);
+        }
+    }
+    mw_free(all);
+    return status;
+}
+
+static enum mw_status try_batches(struct builder *b, struct mw_layout l,
+                                  struct mw_mixed *out, struct mw_err *err)
+{
+    const struct mw_int_list *listed = &b->scenario->limits.micro_batch;
+    int64_t share = b->scenario->workload.global_batch / l.dp;
+    enum mw_status status = MW_OK;
+
+    for (l.micro_batch = 1; l.micro_batch <= share && status == MW_OK;
+         l.micro_batch++) {
+        if (share % l.micro_batch == 0 &&
+            is_tried(b->opts->micro_batch, listed, l.micro_batch,
+                     MICRO_BATCH_MAX)) {
+            status = try_one(b, &l, out, err);
+        }
+    }
+    return status;
 }
 
 static enum mw_status try_all(struct builder *b, struct mw_mixed *out,
                               struct mw_err *err)
 {
+    const struct mw_limits *limits = &b->scenario->limits;
     int64_t batch = b->scenario->workload.global_batch;
     int n_layers = b->scenario->model.n_layers, n_gpus = 0;
     enum mw_status status = MW_OK;
@@ -213,23 +339,13 @@ static enum mw_status try_all(struct builder *b, struct mw_mixed *out,
         n_gpus += b->kind[k].n_gpus;
     }
     for (l.pp = 2; l.pp <= MW_MIXED_STAGES_MAX && l.pp <= n_layers; l.pp++) {
-        bool is_free = (l.pp & (l.pp - 1)) == 0;
-
-        if (b->opts->pp > 0 ? l.pp != b->opts->pp : !is_free) {
+        if (!is_tried(b->opts->pp, &limits->pp, l.pp, MW_MIXED_STAGES_MAX)) {
             continue;
         }
         for (l.dp = 1; l.dp <= batch && l.dp * l.pp <= n_gpus; l.dp++) {
-            is_free = (l.dp & (l.dp - 1)) == 0;
-            if (batch % l.dp != 0 ||
-                (b->opts->dp > 0 ? l.dp != b->opts->dp : !is_free)) {
-                continue;
-            }
-            for (l.micro_batch = 1; l.micro_batch <= 8 && status == MW_OK;
-                 l.micro_batch *= 2) {
-                if (batch / l.dp % l.micro_batch == 0 &&
-                    is_asked(b->opts->micro_batch, l.micro_batch)) {
-                    status = try_one(b, &l, out, err);
-                }
+            if (status == MW_OK && batch % l.dp == 0 &&
+                is_tried(b->opts->dp, &limits->dp, l.dp, n_gpus)) {
+                status = try_batches(b, l, out, err);
             }
         }
     }
@@ -261,9 +377,35 @@ static enum mw_status open_kinds(struct builder *b, const struct mw_hwdb *db,
         kind->fast = mw_fast_new(b->scenario, &kind->ctx);
         kind->n_gpus = kind->ctx.n_nodes * kind->ctx.gpus_per_node;
         kind->usable_bytes = mw_step_usable_bytes(b->scenario, &kind->ctx);
+        mw_space_init(&kind->space, b->scenario, &kind->ctx, b->opts);
+        kind->space.n_ranks = 0; /* stages share them out as they like */
         b->n_kinds++;
     }
     return MW_OK;
+}
+
+/* What else --fix pins no column has. */
+static enum mw_status check_asked(const struct mw_search_opts *o,
+                                  struct mw_err *err)
+{
+    bool has_other =
+        o->cp > 1 || o->cp_inner > 1 || o->etp > 1 || o->vpp > 1 ||
+        (o->schedule && strcmp(o->schedule, "1f1b") != 0) || o->order ||
+        o->cp_form > 0 || o->dp_shard > 0 || o->reshard == 0 ||
+        o->recompute_layers > 0 || o->recompute_modules > 0 ||
+        o->overlap_off > 0 || o->bucket_size > 0 || o->fsdp_unit >= 0 ||
+        o->fsdp_prefetch >= 0 || o->cuda_graph > 0 || o->dispatcher > 0 ||
+        o->overlap_shared_experts > 0 || o->mtp_ahead > 0 ||
+        o->grad_compression > 0 || o->offload_nvme > 0 || o->dtype > 0 ||
+        o->grad_dtype > 0 || o->offload_optimizer > 0 ||
+        o->offload_weights > 0 || o->offload_activations > 0;
+
+    return !has_other
+               ? MW_OK
+               : mw_fail(err, MW_EUSAGE,
+                         "--mixed: columns of stages know tp, pp, dp, ep, sp, "
+                         "zero, micro_batch and recompute; --fix pins no other "
+                         "key of them");
 }
 
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
@@ -289,23 +431,32 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                          "mixed systems are for models of alike layers");
     }
     if (status == MW_OK) {
+        status = check_asked(opts, err);
+    }
+    if (status == MW_OK) {
+        status = mw_limits_check_names(scenario, err);
+    }
+    if (status == MW_OK) {
         status = open_kinds(b, db, stack, systems, n_systems, err);
     }
     if (status == MW_OK) {
         status = try_all(b, &found, err);
     }
     if (status == MW_OK && found.pp == 0) {
-        status = mw_fail(err, MW_ENO,
-                         "no pipeline over these systems fits the model; %d "
-                         "choices of stages, replicas and micro-batch tried",
-                         found.n_problems);
+        status =
+            mw_fail(err, MW_ENO,
+                    "no pipeline over these systems fits the model; %d "
+                    "choices of stages, replicas and micro-batch tried"
+                    "%s%s",
+                    found.n_problems, b->why[0] ? "; refused: " : "", b->why);
     }
     if (status == MW_OK) {
         found.solve_s = 1e-9 * (double)(mw_clock_wall_ns() - start_ns);
         *out = found;
     }
-    for (int k = 0; k < MW_MIXED_KINDS_MAX; k++) {
+    for (int k = 0; k < b->n_kinds; k++) {
         mw_fast_free(b->kind[k].fast);
+        mw_space_release(&b->kind[k].space);
     }
     mw_array_release(&b->columns);
     mw_free(b);

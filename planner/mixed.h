@@ -1,6 +1,7 @@
 /*
  * A pipeline over nodes of different systems (A100 and H100 nodes, say): which
- * system, tp, recomputation and how many layers for each stage.
+ * system, tp, ep, recomputation and how many layers for each stage. Under a
+ * framework's rules tp, ep and recomputation are the same on all stages.
  *
  * For every number of stages, replicas and micro-batch size the choice is a
  * problem of columns (columns.h), priced by the simulator for each system:
@@ -27,7 +28,7 @@ struct mw_mixed_system {
 };
 struct mw_mixed_stage {
     int kind; /* index of the system */
-    int tp, n_layers;
+    int tp, ep, n_layers;
     enum mw_recompute recompute;
     double time_s; /* one micro-batch, all passes */
 };
@@ -43,10 +44,11 @@ struct mw_mixed {
  * The best split of the scenario's model over n_systems systems (its own
  * cluster is not used), priced with a training stack's habits
  * (mw_cost_ctx_choose_stack). MW_ENO when nothing fits; MW_EINPUT for
- * an unknown system; MW_EUSAGE for models whose layers differ. opts: pp, dp,
- * micro_batch and tp may be fixed, time_limit_s is for each problem (0: 2 s;
- * what is not decided by then is not proved). lp_path (or NULL) gets the
- * program of the best split, mw_columns_write.
+ * an unknown system; MW_EUSAGE for models whose layers differ, and for what
+ * opts fixes beside pp, dp, tp, ep, sp, zero, micro_batch and recompute, which
+ * are powers of two unless fixed or listed by the limits. time_limit_s is for
+ * each problem (0: 2 s; what is not decided by then is not proved). lp_path (or
+ * NULL) gets the program of the best split, mw_columns_write.
  */
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                              const struct mw_hwdb *db, const char *stack,

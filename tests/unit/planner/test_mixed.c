@@ -12,7 +12,7 @@
 enum { N_LAYERS = 6 };
 
 struct way {
-    int kind, gpus;
+    int kind, gpus, recompute;
     double time_s[2][N_LAYERS + 1]; /* by stage and layers; HUGE_VAL: not */
 };
 
@@ -45,6 +45,7 @@ static size_t price_ways(struct world *w, const char *system, int kind,
 
             way->kind = kind;
             way->gpus = tp;
+            way->recompute = r;
             for (int i = 0; i < 2; i++) {
                 for (int n = 1; n < N_LAYERS; n++) {
                     way->time_s[i][n] =
@@ -59,8 +60,29 @@ static size_t price_ways(struct world *w, const char *system, int kind,
     return n_ways;
 }
 
+/* What the stages may be: so many systems, under a framework alike, and of the
+ * ways a limit may leave some. */
+struct bounds {
+    int max_kinds; /* 0: any */
+    bool is_alike;
+    int tp, recompute; /* 0, -1: any */
+};
+
+static bool may_be(const struct bounds *b, const struct way *x,
+                   const struct way *y)
+{
+    bool is_alike = x->gpus == y->gpus && x->recompute == y->recompute;
+
+    return (x->kind != y->kind || x->gpus + y->gpus <= 8) &&
+           (x->kind == y->kind || b->max_kinds != 1) &&
+           (is_alike || !b->is_alike) &&
+           (b->tp == 0 || (x->gpus == b->tp && y->gpus == b->tp)) &&
+           (b->recompute < 0 ||
+            (x->recompute == b->recompute && y->recompute == b->recompute));
+}
+
 static double brute(const struct way *way, size_t n, int m, double change_s,
-                    int max_kinds)
+                    const struct bounds *bounds)
 {
     double best = HUGE_VAL;
 
@@ -68,8 +90,7 @@ static double brute(const struct way *way, size_t n, int m, double change_s,
         for (size_t b = 0; b < n; b++) {
             bool is_same = way[a].kind == way[b].kind;
 
-            if ((is_same && way[a].gpus + way[b].gpus > 8) ||
-                (!is_same && max_kinds == 1)) {
+            if (!may_be(bounds, &way[a], &way[b])) {
                 continue;
             }
             for (int k = 1; k < N_LAYERS; k++) {
@@ -84,7 +105,7 @@ static double brute(const struct way *way, size_t n, int m, double change_s,
     return best;
 }
 
-static void check(const char *memory, int max_kinds)
+static void check(const char *limits, struct bounds bounds)
 {
     struct world w;
     struct mw_search_opts opts;
@@ -98,9 +119,9 @@ static void check(const char *memory, int max_kinds)
              "cluster: {system: dgx-a100, nodes: 1}\n"
              "workload: {seq: 4096, global_batch: 16}\n"
              "limits: {memory: %s}\n",
-             N_LAYERS, memory);
+             N_LAYERS, limits);
     parse_world(&w, text);
-    w.scenario.limits.node_kinds = max_kinds;
+    w.scenario.limits.node_kinds = bounds.max_kinds;
     mw_search_opts_default(&opts);
     opts.pp = 2;
     opts.dp = 1;
@@ -110,7 +131,7 @@ static void check(const char *memory, int max_kinds)
     n += price_ways(&w, "dgx-h100", 1, way + n);
     enum mw_status status = mw_mixed_find(&w.scenario, w.db, "plain", systems,
                                           2, &opts, NULL, m, NULL);
-    double free_of_changes = brute(way, n, 16, 0, max_kinds);
+    double free_of_changes = brute(way, n, 16, 0, &bounds);
 
     if (isinf(free_of_changes)) {
         assert_int_equal(status, MW_ENO);
@@ -121,12 +142,11 @@ static void check(const char *memory, int max_kinds)
 
         assert_int_equal(status, MW_OK);
         assert_true(m->is_proved);
-        assert_true(!changes || max_kinds != 1);
+        assert_true(!changes || bounds.max_kinds != 1);
         assert_true(changes ? c > 0 : fabs(c) < 1e-9);
-        mw_assert_near(m->answer.value_s,
-                       changes ? brute(way, n, 16, c, max_kinds)
-                               : free_of_changes,
-                       1e-9, 0);
+        mw_assert_near(
+            m->answer.value_s,
+            changes ? brute(way, n, 16, c, &bounds) : free_of_changes, 1e-9, 0);
     }
     mw_free(m);
     close_world(&w);
@@ -135,13 +155,102 @@ static void check(const char *memory, int max_kinds)
 static void test_equals_brute_force(void **state)
 {
     (void)state;
-    check("80GiB", 0);
-    check("80GiB", 1);
-    check("30GiB", 0);
-    check("30GiB", 1);
-    check("16GiB", 0);
-    check("16GiB", 1);
-    check("2GiB", 0); /* nothing fits */
+    check("80GiB", (struct bounds){0, false, 0, -1});
+    check("80GiB", (struct bounds){1, false, 0, -1});
+    check("30GiB", (struct bounds){0, false, 0, -1});
+    check("30GiB", (struct bounds){1, false, 0, -1});
+    check("16GiB", (struct bounds){0, false, 0, -1});
+    check("16GiB", (struct bounds){1, false, 0, -1});
+    check("2GiB", (struct bounds){0, false, 0, -1}); /* nothing fits */
+}
+
+/* Limits leave some of the ways; a framework runs stages that are alike, and
+ * what its rules allow. */
+static void test_limits_and_rules(void **state)
+{
+    (void)state;
+    const int full = MW_RECOMPUTE_FULL, none = MW_RECOMPUTE_NONE;
+
+    check("80GiB, tp: 2", (struct bounds){0, false, 2, -1});
+    check("24GiB, recompute: full", (struct bounds){0, false, 0, full});
+    check("16GiB, recompute: none, tp: [4]",
+          (struct bounds){0, false, 4, none});
+    check("16GiB, framework: megatron-core-0.14",
+          (struct bounds){0, true, 0, -1});
+    check("24GiB, framework: nanotron-0.4, recompute: [none, full]",
+          (struct bounds){0, true, 0, -1});
+}
+
+static double mixture(struct world *w, int framework, int ep,
+                      struct mw_mixed *m)
+{
+    struct mw_search_opts opts;
+    struct mw_mixed_system systems[] = {{"dgx-a100", 1}, {"dgx-h100", 1}};
+
+    mw_search_opts_default(&opts);
+    opts.ep = ep;
+    opts.pp = 2;
+    w->scenario.limits.framework = framework;
+    enum mw_status status = mw_mixed_find(&w->scenario, w->db, "megatron-core",
+                                          systems, 2, &opts, NULL, m, NULL);
+
+    for (int i = 0; status == MW_OK && i < m->pp; i++) {
+        assert_true(ep == 0 || m->stage[i].ep == ep);
+        assert_int_equal(m->stage[i].tp * m->dp % m->stage[i].ep, 0);
+    }
+    return status == MW_OK ? m->answer.value_s : HUGE_VAL;
+}
+
+/* Experts in parallel are a choice of the columns: under a framework the best
+ * of one for all stages, without one no worse. */
+static void test_experts_in_parallel(void **state)
+{
+    (void)state;
+    static const int64_t three[] = {3}, some[] = {2, 4};
+    const int megatron = MW_FRAMEWORK_MEGATRON_CORE;
+    struct mw_mixed *m = mw_calloc(1, sizeof *m);
+    double best = HUGE_VAL, alone = HUGE_VAL;
+    struct world w;
+
+    parse_world(&w, "format: 1\nmodel: {preset: mixtral-8x7b, layers: 6}\n"
+                    "cluster: {system: dgx-a100, nodes: 1}\n"
+                    "workload: {seq: 4096, global_batch: 8}\n");
+    for (int ep = 1; ep <= 8; ep *= 2) {
+        double value = mixture(&w, megatron, ep, m);
+
+        alone = ep == 1 ? value : alone;
+        best = fmin(best, value);
+    }
+    mw_assert_near(mixture(&w, megatron, 0, m), best, 1e-9, 0);
+    assert_true(best < alone);
+    assert_true(mixture(&w, MW_FRAMEWORK_ANY, 0, m) <= best * (1 + 1e-9));
+    w.scenario.limits.ep = (struct mw_int_list){three, 1};
+    assert_true(isinf(mixture(&w, MW_FRAMEWORK_ANY, 0, m)));
+    w.scenario.limits.ep = (struct mw_int_list){some, 2};
+    assert_true(mixture(&w, MW_FRAMEWORK_ANY, 0, m) < HUGE_VAL);
+    assert_in_range(m->stage[0].ep, 2, 4);
+    assert_in_range(m->stage[1].ep, 2, 4);
+    mw_free(m);
+    close_world(&w);
+}
+
+/* What no column has is refused. */
+static void test_other_fixed_keys(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_search_opts opts;
+    struct mw_mixed_system systems[] = {{"dgx-h100", 1}};
+    struct mw_mixed *m = mw_calloc(1, sizeof *m);
+
+    open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
+    mw_search_opts_default(&opts);
+    opts.cp = 2;
+    assert_int_equal(mw_mixed_find(&w.scenario, w.db, NULL, systems, 1, &opts,
+                                   NULL, m, NULL),
+                     MW_EUSAGE);
+    mw_free(m);
+    close_world(&w);
 }
 
 static void test_unknown_system(void **state)
@@ -165,6 +274,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_brute_force),
+        cmocka_unit_test(test_limits_and_rules),
+        cmocka_unit_test(test_experts_in_parallel),
+        cmocka_unit_test(test_other_fixed_keys),
         cmocka_unit_test(test_unknown_system),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
