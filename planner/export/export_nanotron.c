@@ -11,7 +11,6 @@
 static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
 {
     const struct mw_model *m = &in->scenario->model;
-    enum mw_dtype dtype = in->scenario->workload.dtype;
 
     if (m->norm != MW_NORM_RMS || !m->is_gated ||
         m->position != MW_POS_ROTARY || m->moe.n_experts > 0 || m->mla.on ||
@@ -21,24 +20,12 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "SwiGLU, no biases, no experts)",
                                 m->name);
     }
-    if (in->plan->layout.recompute == MW_RECOMPUTE_SELECTIVE) {
-        return mw_export_refuse(err, "nanotron_recompute",
-                                "recomputation is of whole layers "
-                                "(recompute_layer) or none");
-    }
-    if (dtype != MW_BF16 && dtype != MW_FP16 && dtype != MW_FP32) {
-        return mw_export_refuse(err, "nanotron_dtype",
-                                "%s is not among bf16, fp16, fp32",
-                                mw_dtype_name(dtype));
-    }
     return MW_OK;
 }
 
 static const char *dtype_of(enum mw_dtype dtype)
 {
-    return dtype == MW_BF16   ? "bfloat16"
-           : dtype == MW_FP16 ? "float16"
-                              : "float32";
+    return dtype == MW_FP16 ? "float16" : "bfloat16";
 }
 
 /* MiB of gradients, which are summed in fp32; Nanotron's own default is 25. */

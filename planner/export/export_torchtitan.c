@@ -7,6 +7,8 @@
  */
 #include "planner/export/export_int.h"
 
+#include "sim/pipe/schedule.h"
+
 #include <strings.h>
 
 /* Presets that are a flavor of TorchTitan (torchtitan/models). */
@@ -64,27 +66,61 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "and Qwen 3 presets are",
                                 in->scenario->model.name);
     }
-    if (l->pp > 1 && !mw_plan_is_even(in->plan)) {
-        return mw_export_refuse(err, "titan_layers",
-                                "stages of unequal layers cannot be said "
-                                "(pipeline_parallel_layers_per_stage)");
+    if (l->dispatcher == MW_DISPATCH_DEEPEP) {
+        return mw_export_refuse(err, "titan_model_dispatcher",
+                                "its Qwen 3 exchanges tokens by all-to-alls; "
+                                "DeepEP is DeepSeek's and Llama 4's alone");
     }
-    if (l->pp > 1 && schedule_of(l) == NULL) {
-        return mw_export_refuse(err, "titan_schedule",
-                                "%s has no name in PyTorch", l->schedule);
-    }
-    if (l->tp > 1 && !l->sp) {
-        return mw_export_refuse(err, "titan_sp",
-                                "tensor parallelism is with sequence "
-                                "parallelism there: plan with sp");
-    }
-    if (w->dtype != MW_BF16 && w->dtype != MW_FP32) {
+    if (w->dtype == MW_FP8 && in->scenario->model.moe.n_experts > 0) {
         return mw_export_refuse(err, "titan_dtype",
-                                "%s is a converter there (quantize); bf16 and "
-                                "fp32 are written",
-                                mw_dtype_name(w->dtype));
+                                "FP8 is written for dense models; experts' "
+                                "products have converters of their own "
+                                "(quantize.grouped_mm)");
     }
     return MW_OK;
+}
+
+/* Even stages by their size; others by lists of modules. */
+static void put_layers(const struct mw_plan *plan, struct mw_str *f)
+{
+    int layer = 0;
+
+    if (mw_plan_is_even(plan)) {
+        mw_str_addf(f,
+                    "pipeline_parallel_layers_per_stage = %d\n"
+                    "pipeline_parallel_first_stage_less_layers = 0\n"
+                    "pipeline_parallel_last_stage_less_layers = 0\n",
+                    plan->layers[0]);
+        return;
+    }
+    mw_str_add(f, "module_fqns_per_model_part = [\n");
+    for (int k = 0; k < plan->n_virtual; k++) {
+        const char *gap = "";
+
+        mw_str_add(f, "    [");
+        if (k == 0) {
+            mw_str_add(f, "\"tok_embeddings\"");
+            gap = ", ";
+        }
+        for (int end = layer + plan->layers[k]; layer < end; layer++) {
+            mw_str_addf(f, "%s\"layers.%d\"", gap, layer);
+            gap = ", ";
+        }
+        if (k == plan->n_virtual - 1) {
+            mw_str_addf(f, "%s\"norm\", \"output\"", gap);
+        }
+        mw_str_add(f, "],\n");
+    }
+    mw_str_add(f, "]\n");
+}
+
+/* Does the price cut products so that collectives run beside them? */
+static bool hides_tp(const struct mw_export_in *in)
+{
+    const struct mw_layout *l = &in->plan->layout;
+
+    return l->tp > 1 && in->ctx->stack.chunks_tp &&
+           (l->overlap_off & MW_OVERLAP_TP) == 0;
 }
 
 static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)
@@ -107,11 +143,12 @@ static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)
     if (l->pp > 1) {
         mw_str_addf(f,
                     "pipeline_parallel_schedule = \"%s\"\n"
-                    "pipeline_parallel_layers_per_stage = %d\n"
-                    "pipeline_parallel_first_stage_less_layers = 0\n"
-                    "pipeline_parallel_last_stage_less_layers = 0\n"
                     "pipeline_parallel_microbatch_size = %d\n",
-                    schedule_of(l), in->plan->layers[0], l->micro_batch);
+                    schedule_of(l), l->micro_batch);
+        put_layers(in->plan, f);
+    }
+    if (hides_tp(in)) {
+        mw_str_add(f, "enable_async_tensor_parallel = true\n");
     }
     mw_str_addf(f, "context_parallel_degree = %d\n", l->cp);
     if (l->cp > 1) {
@@ -145,11 +182,41 @@ static void put_training(const struct mw_export_in *in, struct mw_str *f)
                 "%lld\nseq_len = %lld\nsteps = 1000\ndataset = \"c4\"\n"
                 "mixed_precision_param = \"%s\"\n",
                 local, (long long)w->global_batch, (long long)w->seq,
-                w->dtype == MW_BF16 ? "bfloat16" : "float32");
+                w->dtype == MW_FP32 ? "float32" : "bfloat16");
     if (l->offload_optimizer > 0) {
         mw_str_add(f, "enable_cpu_offload = true\n");
     }
     mw_str_add(f, "\n[optimizer]\nname = \"AdamW\"\nlr = 1.5e-4\n\n");
+}
+
+/* PyTorch's schedules with passes of weight gradients refuse compiled layers
+ * (torch/distributed/pipelining/schedules.py,
+ * _check_torch_compile_compatibility). */
+static bool is_split(const struct mw_export_in *in)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(l->schedule);
+
+    return l->pp > 1 && kind != NULL && kind->is_split;
+}
+
+/* Converters of products to FP8; the head keeps its type, as it does here. */
+static void put_converters(const struct mw_export_in *in, struct mw_str *f)
+{
+    enum mw_scaling scaling = in->scenario->workload.scaling;
+    const char *name = scaling == MW_SCALE_MX ? "mx" : "float8";
+
+    if (in->scenario->workload.dtype != MW_FP8) {
+        return;
+    }
+    mw_str_addf(f,
+                "converters = [\"quantize.linear.%s\"]\n\n"
+                "[quantize.linear.%s]\nrecipe_name = \"%s\"\n"
+                "filter_fqns = [\"output\"]\n",
+                name, name,
+                scaling == MW_SCALE_MX    ? "mxfp8"
+                : scaling == MW_SCALE_ROW ? "rowwise"
+                                          : "tensorwise");
 }
 
 static void put_rest(const struct mw_export_in *in, struct mw_str *f)
@@ -164,8 +231,8 @@ static void put_rest(const struct mw_export_in *in, struct mw_str *f)
     if (recompute == MW_RECOMPUTE_SELECTIVE) {
         mw_str_add(f, "selective_ac_option = \"op\"\n");
     }
-    mw_str_add(f, "\n[compile]\nenable = true\ncomponents = [\"model\", "
-                  "\"loss\"]\n");
+    mw_str_addf(f, "\n[compile]\nenable = true\ncomponents = [%s\"loss\"]\n",
+                is_split(in) ? "" : "\"model\", ");
 }
 
 enum mw_status mw_export_torchtitan(const struct mw_export_in *in,
@@ -180,14 +247,22 @@ enum mw_status mw_export_torchtitan(const struct mw_export_in *in,
 
     mw_str_addf(&out->file,
                 "[job]\ndump_folder = \"./outputs\"\n\n[model]\nname = "
-                "\"%s\"\nflavor = \"%s\"\nhf_assets_path = \"./assets/hf\"\n\n",
+                "\"%s\"\nflavor = \"%s\"\nhf_assets_path = \"./assets/hf\"\n",
                 flavors[i].name, flavors[i].flavor);
+    put_converters(in, &out->file);
+    mw_str_add(&out->file, "\n");
     put_training(in, &out->file);
     put_parallelism(in, &out->file);
     put_rest(in, &out->file);
     mw_export_torchrun(in, out);
     mw_str_addf(&out->launch, "-m torchtitan.train --job.config_file %s\n",
                 in->file);
+    if (is_split(in)) {
+        mw_export_note(out,
+                       "%s refuses compiled layers: they are left as they are, "
+                       "and the step may be longer than predicted",
+                       schedule_of(&in->plan->layout));
+    }
     if (in->plan->layout.recompute == MW_RECOMPUTE_SELECTIVE) {
         mw_export_note(out, "TorchTitan's selective checkpointing keeps "
                             "products by operator; ours computes attention "

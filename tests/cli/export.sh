@@ -82,9 +82,9 @@ grep -q 'alltoall prices what is written' stderr.txt || fail "no note on the hab
 scenario shared deepseek-v3 128 "$dispatched, dispatcher: alltoall, overlap_shared_experts: true"
 expect 0 "$mw" export shared.yaml --to megatron-core -o out.args
 args "o['moe-shared-expert-overlap'] and o['moe-token-dispatcher-type'] == 'alltoall'"
-scenario titan_ep qwen3-30b-a3b 16 'tp: 1, dp: 128, zero: 3, ep: 16, micro_batch: 1, dispatcher: hybridep'
+scenario titan_ep qwen3-30b-a3b 16 'tp: 1, dp: 128, zero: 3, ep: 16, micro_batch: 1, dispatcher: alltoall'
 expect 0 "$mw" export titan_ep.yaml --to torchtitan -o out.toml
-toml "p['expert_parallel_comm_backend'] == 'hybridep' and p['expert_parallel_degree'] == 16"
+toml "p['expert_parallel_comm_backend'] == 'standard' and p['expert_parallel_degree'] == 16"
 scenario capacity deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', capacity_factor: 1.25, pad_to_capacity: true'
 expect 0 "$mw" export capacity.yaml --to megatron-core -o out.args
 args "o['moe-expert-capacity-factor'] == '1.25' and o['moe-pad-expert-input-to-capacity']"
@@ -107,7 +107,8 @@ grep -q 'nanotron_bucket' stderr.txt || fail "buckets of ZeRO-1: $(cat stderr.tx
 scenario replicas llama3-8b 2 'tp: 8, sp: true, dp: 2, zero: 0, bucket_size: 26214400, micro_batch: 1'
 expect 0 "$mw" export replicas.yaml --to nanotron -o out.yaml
 grep -qx '  ddp_bucket_cap_mb: 100' out.yaml || fail "buckets: $(cat out.yaml)"
-expect 1 "$mw" export replicas.yaml --to torchtitan -o out.toml
+scenario sixteen llama3-8b 2 'tp: 1, dp: 16, zero: 0, bucket_size: 26214400, micro_batch: 1'
+expect 1 "$mw" export sixteen.yaml --to torchtitan -o out.toml
 grep -q 'titan_bucket' stderr.txt || fail "buckets in torchtitan: $(cat stderr.txt)"
 scenario inner llama3-8b 2 'tp: 1, cp: 8, cp_form: ring, cp_inner: 2, dp: 2, zero: 1, micro_batch: 1, recompute: full, recompute_layers: 4'
 expect 0 "$mw" export inner.yaml --to megatron-core -o out.args
@@ -136,6 +137,24 @@ if python3 -c 'import tomllib' 2>/dev/null; then
     toml "p['pipeline_parallel_schedule'] == 'Interleaved1F1B' and 80 // p['pipeline_parallel_layers_per_stage'] == 20"
     toml "o['training']['local_batch_size'] * 2 == o['training']['global_batch_size'] == 256 and o['model']['flavor'] == '70B'"
 fi
+# Unequal stages by modules; layers stay uncompiled under split backward passes;
+# asynchronous tensor parallelism where the price has it; FP8's converters.
+scenario stages llama3-8b 2 'tp: 1, pp: 4, dp: 4, zero: 3, micro_batch: 1, layers: [7, 9, 9, 7]'
+expect 0 "$mw" export stages.yaml --to torchtitan -o out.toml
+toml "[sum(m.startswith('layers.') for m in part) for part in p['module_fqns_per_model_part']] == [7, 9, 9, 7]"
+toml "p['module_fqns_per_model_part'][0][0] == 'tok_embeddings' and p['module_fqns_per_model_part'][3][-2:] == ['norm', 'output']"
+toml "sum(p['module_fqns_per_model_part'], [])[1:33] == ['layers.%d' % i for i in range(32)] and 'pipeline_parallel_layers_per_stage' not in p"
+toml "o['compile']['components'] == ['model', 'loss'] and 'enable_async_tensor_parallel' not in p"
+scenario split_back llama3-8b 2 'tp: 1, pp: 4, vpp: 2, dp: 4, zero: 3, micro_batch: 1, schedule: interleaved-zb'
+expect 0 "$mw" export split_back.yaml --to torchtitan -o out.toml
+toml "o['compile']['components'] == ['loss'] and p['pipeline_parallel_schedule'] == 'InterleavedZeroBubble'"
+grep -q 'refuses compiled layers' stderr.txt || fail "no note on compiled layers"
+for scaling in tensor/float8/tensorwise row/float8/rowwise; do
+    IFS=/ read -r ours table recipe <<<"$scaling"
+    scenario eight llama3-8b 2 'tp: 1, dp: 16, zero: 3' ", dtype: fp8, fp8_scaling: $ours"
+    expect 0 "$mw" export eight.yaml --to torchtitan -o out.toml
+    toml "o['model']['converters'] == ['quantize.linear.$table'] and o['quantize']['linear']['$table']['recipe_name'] == '$recipe' and o['training']['mixed_precision_param'] == 'bfloat16'"
+done
 expect 0 "$mw" export fsdp.yaml --to torchtitan --json
 json "'data_parallel_shard_degree = 16' in o['file'] and 'local_batch_size = 1\n' in o['file'] and len(o['notes']) >= 1 and 'torchtitan.train' in o['launch']"
 
@@ -241,7 +260,11 @@ scenario small llama3-8b 2 'tp: 1, dp: 16, zero: 3' ', optimizer: adam8bit'
 refused small.yaml megatron-core megatron_optimizer
 refused small.yaml torchtitan titan_optimizer
 sed -i 's/, schedule/, layers: [21, 20, 20, 19], schedule/' split.yaml
-refused split.yaml torchtitan titan_layers
+expect 0 "$mw" export split.yaml --to torchtitan -o out.toml
+scenario copies llama3-8b 2 'tp: 2, sp: true, dp: 8, zero: 0, micro_batch: 1'
+refused copies.yaml torchtitan titan_ddp
+scenario deep qwen3-30b-a3b 16 'tp: 1, dp: 128, zero: 3, ep: 16, micro_batch: 1, dispatcher: deepep'
+refused deep.yaml torchtitan titan_model_dispatcher
 scenario select llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: selective'
 refused select.yaml nanotron nanotron_recompute
 scenario lora llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1' ', lora_rank: 8'

@@ -24,6 +24,8 @@ struct knobs {
     int modules, overlap_off;
     enum mw_optimizer_kind optimizer;
     double offload_optimizer, offload_activations;
+    int seq; /* 0: 256 */
+    enum mw_dispatcher dispatcher;
     const char *system; /* other than the scenario's */
 };
 struct rule_case {
@@ -33,6 +35,10 @@ struct rule_case {
 };
 
 #define MEG MW_FRAMEWORK_MEGATRON_CORE
+#define MDS MW_FRAMEWORK_MEGATRON_DEEPSPEED
+#define TT MW_FRAMEWORK_TORCHTITAN
+#define NANO MW_FRAMEWORK_NANOTRON
+#define NONE (-1) /* ZeRO-0 */
 #define FP16 (1 + MW_FP16)
 #define BF16 (1 + MW_BF16)
 #define FP32 (1 + MW_FP32)
@@ -69,6 +75,39 @@ static const struct rule_case cases[] = {
     {MEG, "megatron_offload_optimizer", {.optimizer = MW_OPTIMIZER_MOMENTUM, .offload_optimizer = 1}, {.offload_optimizer = 1}},
     {MEG, "megatron_offload_layers", {.offload_activations = 1}, {.offload_activations = 0.5}},
     {MEG, "megatron_offload_layers", {.offload_activations = 0.01}, {.offload_activations = 0.03}},
+
+    {MDS, "mds_moe_pp", {.experts = 8, .pp = 2}, {.experts = 8}},
+    {MDS, "mds_etp", {.experts = 8, .tp = 4, .sp = true, .etp = 2}, {.experts = 8, .tp = 4, .sp = true, .etp = 4}},
+    {MDS, "mds_kv_heads", {.tp = 8, .kv_heads = 4}, {.tp = 8}},
+    {MDS, "mds_mtp", {.mtp = 1}, {.mtp = 0}},
+
+    {TT, "titan_chunks", {.zero = 3, .pp = 2, .vpp = 2}, {.zero = 3, .pp = 2}},
+    {TT, "titan_chunks", {.zero = 3, .pp = 2, .schedule = "interleaved-1f1b"}, {.zero = 3, .pp = 2, .vpp = 2, .schedule = "interleaved-1f1b"}},
+    {TT, "titan_chunks", {.zero = 3, .pp = 2, .vpp = 4, .schedule = "zb-v"}, {.zero = 3, .pp = 2, .vpp = 2, .schedule = "zb-v"}},
+    {TT, "titan_ddp", {.zero = NONE, .tp = 2, .sp = true}, {.zero = NONE}},
+    {TT, "titan_ddp", {.zero = NONE, .cp = 16}, {.zero = 3, .cp = 8}},
+    {TT, "titan_ddp", {.zero = NONE, .pp = 2}, {.zero = NONE, .pp = 16}},
+    {TT, "titan_tokens", {.zero = 3, .tp = 8, .cp = 2, .sp = true, .seq = 80}, {.zero = 3, .tp = 8, .cp = 2, .sp = true, .seq = 96}},
+    {TT, "titan_tokens", {.zero = 3, .tp = 8, .sp = true, .seq = 24, .micro_batch = 2}, {.zero = 3, .tp = 8, .sp = true, .seq = 32}},
+    {TT, "titan_sp", {.zero = 3, .tp = 2}, {.zero = 3, .tp = 2, .sp = true}},
+    {TT, "titan_experts_whole", {.zero = NONE, .experts = 8, .ep = 4}, {.zero = 3, .experts = 8, .ep = 4}},
+    {TT, "titan_experts_ways", {.zero = 3, .experts = 8, .ep = 4, .tp = 8, .sp = true}, {.zero = 3, .experts = 8, .ep = 8, .tp = 8, .sp = true}},
+    {TT, "titan_experts_ways", {.zero = 3, .experts = 8, .ep = 2, .tp = 2, .etp = 2, .cp = 4, .sp = true},
+     {.zero = 3, .experts = 8, .ep = 4, .tp = 2, .etp = 2, .cp = 4, .sp = true}},
+    {TT, "titan_dtype", {.zero = 3, .dtype = FP16}, {.zero = 3, .dtype = FP32}},
+    {TT, "titan_dtype", {.zero = 3, .dtype = FP8, .scaling = MW_SCALE_BLOCK}, {.zero = 3, .dtype = FP8, .scaling = MW_SCALE_ROW}},
+    {TT, "titan_attention", {.zero = 3, .is_unfused = true}, {.zero = 3}},
+    {TT, "titan_dropout", {.zero = 3, .has_dropout = true}, {.zero = 3}},
+    {TT, "titan_mtp", {.zero = 3, .mtp = 1}, {.zero = 3}},
+    {TT, "titan_dispatcher", {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_HYBRIDEP},
+     {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_DEEPEP}},
+
+    {NANO, "nanotron_recompute", {.recompute = MW_RECOMPUTE_SELECTIVE}, {.recompute = MW_RECOMPUTE_FULL}},
+    {NANO, "nanotron_attention", {.is_unfused = true}, {.dtype = BF16}},
+    {NANO, "nanotron_attention", {.dtype = FP32}, {.dtype = FP16}},
+    {NANO, "nanotron_dropout", {.has_dropout = true}, {.zero = NONE}},
+    {NANO, "nanotron_mtp", {.mtp = 1}, {.tp = 8}},
+    {NANO, "nanotron_grad_dtype", {.dtype = BF16, .grad_dtype = FP16}, {.dtype = FP16, .grad_dtype = FP16}},
 };
 /* clang-format on */
 
@@ -87,7 +126,7 @@ static void set_model(const struct knobs *k, struct mw_model *m)
 
 static void set_work(const struct knobs *k, struct mw_workload *w)
 {
-    w->seq = 256;
+    w->seq = k->seq > 0 ? k->seq : 256;
     w->scaling = k->scaling;
     w->is_flash = !k->is_unfused;
     w->has_dropout = k->has_dropout;
@@ -111,7 +150,8 @@ static void set_layout(const struct knobs *k, struct mw_layout *l)
     l->dp = 16 / (l->tp * l->cp * l->pp);
     l->micro_batch = ways(k->micro_batch);
     l->sp = k->sp;
-    l->zero = k->zero > 0 ? k->zero : 1;
+    l->zero = k->zero > 0 ? k->zero : k->zero == NONE ? 0 : 1;
+    l->dispatcher = k->dispatcher;
     l->dp_shard = k->dp_shard;
     l->order = k->is_pp_inside ? "tp-cp-ep-pp-dp" : l->order;
     l->schedule = k->schedule != NULL ? k->schedule : l->schedule;

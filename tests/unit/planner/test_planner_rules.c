@@ -129,6 +129,10 @@ static void test_examples(void **state)
                         "megatron_schedule");
     assert_string_equal(broken(&w, MW_FRAMEWORK_TORCHTITAN, &l), "titan_tied");
     w.scenario.model.tied = false;
+    assert_string_equal(broken(&w, MW_FRAMEWORK_TORCHTITAN, &l), "titan_dtype");
+    w.scenario.workload.dtype = MW_BF16;
+    w.scenario.workload.is_flash = true;
+    w.scenario.workload.has_dropout = false;
     assert_string_equal(broken(&w, MW_FRAMEWORK_TORCHTITAN, &l), "");
     assert_string_equal(broken(&w, MW_FRAMEWORK_MEGATRON_DEEPSPEED, &l),
                         "mds_schedule");
@@ -222,6 +226,49 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
     return !is_graph || (l->recompute != MW_RECOMPUTE_FULL &&
                          !(k->has_dropout && is_again &&
                            (modules & MW_MODULE_CORE_ATTN) != 0));
+}
+
+/* TorchTitan's, Nanotron's and Megatron-DeepSpeed's. */
+static bool may_run_other(const struct world *w, const struct mw_layout *l)
+{
+    const struct mw_model *m = &w->scenario.model;
+    const struct mw_workload *k = &w->scenario.workload;
+    enum mw_dtype d = mw_work_dtype(l, k);
+    bool is_moe = m->moe.n_experts > 0, is_many = l->vpp > 1;
+    bool is_single =
+        strcmp(l->schedule, "1f1b") == 0 || strcmp(l->schedule, "gpipe") == 0;
+    bool is_v = strcmp(l->schedule, "zb-v") == 0 ||
+                strcmp(l->schedule, "dualpipev") == 0;
+    int borrowed = l->etp == 1 ? l->cp * l->tp : l->cp;
+
+    if (m->n_mtp > 0) {
+        return false;
+    }
+    switch (w->scenario.limits.framework) {
+    case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        return m->n_kv_heads % l->tp == 0 &&
+               (!is_moe || (l->pp == 1 && (l->etp == 1 || l->etp == l->tp)));
+    case MW_FRAMEWORK_NANOTRON:
+        return k->is_flash && !k->has_dropout &&
+               (d == MW_BF16 || d == MW_FP16) &&
+               l->recompute != MW_RECOMPUTE_SELECTIVE &&
+               (mw_work_grad_dtype(l, k) == MW_FP32 ||
+                mw_work_grad_dtype(l, k) == d);
+    case MW_FRAMEWORK_TORCHTITAN:
+        if ((l->zero == 0 && l->dp * l->cp > 1 &&
+             l->dp < l->dp * l->tp * l->pp * l->cp) ||
+            k->seq % (2 * l->cp * l->tp) != 0 || (l->tp > 1 && !l->sp)) {
+            return false;
+        }
+        if (l->ep > 1 &&
+            (l->ep % borrowed != 0 || (l->zero == 0 && l->dp > 1))) {
+            return false;
+        }
+        return k->is_flash && !k->has_dropout && d != MW_FP16 && d != MW_FP4 &&
+               (l->pp == 1 || (is_single != is_many && (!is_v || l->vpp == 2)));
+    default:
+        return true;
+    }
 }
 
 /* What is gathered at once, and ahead. */
@@ -323,15 +370,17 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
                (is_plain_order || strcmp(l->order, "tp-cp-ep-pp-dp") == 0);
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
         return is_plain_order && l->cp == 1 && l->vpp == 1 &&
+               may_run_other(w, l) &&
                (l->pp == 1 || (one_of(l->schedule, mds) && l->zero <= 1)) &&
                !(l->sp && l->pp > 1 && strcmp(l->schedule, "zb-h1") == 0);
     case MW_FRAMEWORK_TORCHTITAN:
-        return is_plain_order && l->zero != 1 && m->n_kv_heads % l->tp == 0 &&
+        return is_plain_order && may_run_other(w, l) && l->zero != 1 &&
+               m->n_kv_heads % l->tp == 0 &&
                (l->pp == 1 || (one_of(l->schedule, titan) && !m->tied &&
                                (l->vpp > 1 || n >= l->pp)));
     case MW_FRAMEWORK_NANOTRON:
-        return is_plain_order && l->vpp == 1 && l->zero <= 1 &&
-               l->tp <= m->n_kv_heads &&
+        return is_plain_order && may_run_other(w, l) && l->vpp == 1 &&
+               l->zero <= 1 && l->tp <= m->n_kv_heads &&
                (l->pp == 1 || (one_of(l->schedule, afab) && n >= l->pp));
     default:
         return true;
