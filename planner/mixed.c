@@ -416,7 +416,6 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                              struct mw_err *err)
 {
     int64_t start_ns = mw_clock_wall_ns();
-    const struct mw_moe *moe = &scenario->model.moe;
     struct builder *b = mw_calloc(1, sizeof *b);
     struct mw_mixed found = {.is_proved = true};
     enum mw_status status = MW_OK;
@@ -426,7 +425,9 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
     b->scenario = scenario;
     b->opts = opts;
     b->lp_path = lp_path;
-    if (moe->n_experts > 0 && (moe->first_dense > 0 || moe->every > 1)) {
+    if (!mw_model_is_uniform(&scenario->model,
+                             mw_work_span(scenario->workload.seq,
+                                          scenario->workload.doc_tokens))) {
         status = mw_fail(err, MW_EUSAGE,
                          "mixed systems are for models of alike layers");
     }

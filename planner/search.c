@@ -273,10 +273,9 @@ static void search_init(struct search *s)
     s->jobs = cores < 1 ? 1 : cores > MW_ROUND ? MW_ROUND : (int)cores;
     s->top = s->opts->top > 0 ? s->opts->top : TOP_DEFAULT;
     s->top = s->top > MW_TOP_MAX ? MW_TOP_MAX : s->top;
-    for (int l = 1; l < model->n_layers; l++) {
-        s->is_mixed |=
-            mw_model_layer_is_moe(model, l) != mw_model_layer_is_moe(model, 0);
-    }
+    s->is_mixed = !mw_model_is_uniform(
+        model, mw_work_span(s->scenario->workload.seq,
+                            s->scenario->workload.doc_tokens));
     s->usable_bytes = mw_step_usable_bytes(s->scenario, s->ctx);
     s->is_placed = mw_node_order_is_open(s->scenario);
     if (s->is_placed) {

@@ -27,7 +27,7 @@ struct search {
     struct mw_tally tally;
     struct mw_candidates left; /* survivors of weighing */
     struct mw_candidates done; /* simulated, fit, best first */
-    bool is_mixed;             /* dense and MoE layers: layers differ in cost */
+    bool is_mixed;             /* dense and MoE, windows: layers differ in cost */
     double usable_bytes;
     int top, jobs;
     int64_t start_ns;

@@ -118,7 +118,6 @@ static enum mw_status check(const struct mw_scenario *s,
 {
     const struct mw_sched_kind *kind =
         mw_schedule_kind_find(c->layout.schedule);
-    const struct mw_moe *moe = &s->model.moe;
 
     if (c->layout.pp < 2 || c->layout.vpp > 1 || kind->max_chunks > 1) {
         return mw_fail(err, MW_EUSAGE,
@@ -126,7 +125,8 @@ static enum mw_status check(const struct mw_scenario *s,
                        "a device; --fix schedule=1f1b,vpp=1 and pp, for "
                        "example");
     }
-    if (moe->n_experts > 0 && (moe->first_dense > 0 || moe->every > 1)) {
+    if (!mw_model_is_uniform(
+            &s->model, mw_work_span(s->workload.seq, s->workload.doc_tokens))) {
         return mw_fail(err, MW_EUSAGE,
                        "recomputation by stage is for models of alike layers");
     }

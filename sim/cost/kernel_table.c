@@ -34,6 +34,18 @@ static bool is_three_dim(enum mw_op_kind kind)
     return kind == MW_OP_GEMM || kind == MW_OP_ATTENTION;
 }
 
+/* Keys of a causal core with as much work: under a window twice what a query
+ * meets on average. */
+static int64_t keys_of(const struct mw_op *op)
+{
+    double met = op->window > 0
+                     ? rint(2 * op->work_fraction *
+                            (double)(op->window < op->n ? op->window : op->n))
+                     : (double)op->n;
+
+    return met > 1 ? (int64_t)met : 1;
+}
+
 /* The table's key of an operator (see the list in cost.h). */
 static struct key key_of(const struct mw_op *op)
 {
@@ -42,7 +54,7 @@ static struct key key_of(const struct mw_op *op)
                             op->batch > 0 ? (double)op->batch : 1};
     }
     if (op->kind == MW_OP_ATTENTION) {
-        return (struct key){op->m, op->batch, op->k, op->n, 1};
+        return (struct key){op->m, op->batch, op->k, keys_of(op), 1};
     }
     return (struct key){op->m, op->n, 0, op->m, 1};
 }

@@ -88,8 +88,8 @@ bool mw_measured_price(const struct mw_cost_ctx *ctx, const struct mw_op *op,
 
     if ((op->kind != MW_OP_GEMM && op->kind != MW_OP_ATTENTION) ||
         set->table.n == 0 ||
-        !mw_kernel_time(&set->table, &set->rates[op->pass], &shape, op->flops,
-                        op->bytes, &time_s, &near)) {
+        !mw_kernel_time(&set->table, &set->rates[op->pass], &shape,
+                        mw_op_tile_flops(op), op->bytes, &time_s, &near)) {
         return false;
     }
     time_s /= which == MW_MEASURED_ATTENTION

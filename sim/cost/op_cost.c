@@ -182,7 +182,8 @@ static struct roof roof_of(const struct mw_cost_ctx *ctx,
     const struct mw_gpu *gpu = ctx->gpu;
     struct rate rate = compute_rate(ctx, op);
 
-    return (struct roof){rate, op->flops > 0 ? op->flops / rate.flops : 0,
+    return (struct roof){rate,
+                         op->flops > 0 ? mw_op_tile_flops(op) / rate.flops : 0,
                          op->bytes / (gpu->mem_bw_Bps * gpu->mem_efficiency) *
                              stack_factor(ctx, op)};
 }

@@ -4,9 +4,11 @@
  * One row per architecture says under which keys the sizes stand and which
  * properties the architecture implies; optional keys override. Field meanings
  * are those of transformers' configuration classes (configuration_llama.py
- * and so on, version 4.5x). Not modelled: sliding windows and rope scaling
- * (neither changes the parameters), parallel residuals of GPT-NeoX (the same
- * operators in another order).
+ * and so on, version 4.5x). Windows are read where `layer_types` (or what it is
+ * made from) is a pattern of window.c: `sliding_window`, `use_sliding_window`,
+ * `max_window_layers`, `sliding_window_pattern`, `attention_chunk_size`. Not
+ * modelled: rope scaling (it changes no parameters), parallel residuals of
+ * GPT-NeoX (the same operators in another order).
  */
 #include "sim/model/model.h"
 
@@ -28,7 +30,7 @@ static const struct keys llama_keys = {
 static const struct keys gpt2_keys = {"n_embd", "n_layer", "n_head",
                                       NULL,     "n_inner", "n_positions"};
 
-enum family { PLAIN, MIXTRAL, QWEN_MOE, DEEPSEEK };
+enum family { PLAIN, MIXTRAL, QWEN_MOE, DEEPSEEK, GPT_OSS };
 
 struct arch {
     const char *name, *model_type;
@@ -40,6 +42,10 @@ struct arch {
 #define LLAMA_IMPLIED                                                          \
     .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,          \
     .act = MW_ACT_SILU, .final_norm = true
+#define GEMMA_IMPLIED                                                          \
+    .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,          \
+    .act = MW_ACT_GELU, .tied = true, .final_norm = true,                      \
+    .sandwich_norm = true
 #define GPT_IMPLIED                                                            \
     .norm = MW_NORM_LAYER, .act = MW_ACT_GELU, .bias_qkv = true,               \
     .bias_proj = true, .bias_mlp = true, .bias_norm = true, .final_norm = true
@@ -79,6 +85,23 @@ static const struct arch archs[] = {
      &llama_keys,
      DEEPSEEK,
      {LLAMA_IMPLIED}},
+    {"GptOssForCausalLM",
+     "gpt_oss",
+     &llama_keys,
+     GPT_OSS,
+     {LLAMA_IMPLIED, .bias_qkv = true, .bias_proj = true, .sinks = true,
+      .moe = {.router_bias = true, .bias = true},
+      .window = {.global_every = 2}}},
+    {"Gemma2ForCausalLM",
+     "gemma2",
+     &llama_keys,
+     PLAIN,
+     {GEMMA_IMPLIED, .window = {.global_every = 2}}},
+    {"Gemma3ForCausalLM",
+     "gemma3_text",
+     &llama_keys,
+     PLAIN,
+     {GEMMA_IMPLIED, .qk_norm = true, .window = {.global_every = 6}}},
     {"GPT2LMHeadModel",
      "gpt2",
      &gpt2_keys,
@@ -315,6 +338,99 @@ static void read_family(struct reader *r, enum family family,
     case DEEPSEEK:
         read_deepseek(r, m);
         break;
+    case GPT_OSS:
+        need_int(r, "num_local_experts", 1, &m->moe.n_experts);
+        m->moe.top_k = 4; /* the class's own */
+        read_int(r, "experts_per_token", 1, &m->moe.top_k);
+        read_int(r, "num_experts_per_tok", 1, &m->moe.top_k);
+        m->moe.ffn = m->ffn;
+        break;
+    }
+}
+
+/* ---- windows --------------------------------------------------------------
+ */
+/* Is a layer's type a window's? Fails on types that are no attention. */
+static bool is_local_type(struct reader *r, const json_t *type, bool *out_chunk)
+{
+    const char *name = json_string_value(type);
+
+    *out_chunk = name != NULL && strcmp(name, "chunked_attention") == 0;
+    if (name != NULL &&
+        (*out_chunk || strcmp(name, "sliding_attention") == 0)) {
+        return true;
+    }
+    if (name == NULL || strcmp(name, "full_attention") != 0) {
+        r->st = mw_fail(r->err, MW_EINPUT,
+                        "%s: 'layer_types' has '%s'; full_attention, "
+                        "sliding_attention and chunked_attention are read",
+                        r->path, name != NULL ? name : "a value of no name");
+    }
+    return false;
+}
+
+/* The pattern that gives the same layers: leading ones without a window, then
+ * one without in every k, those whose number divides by k. */
+static void fit_pattern(struct reader *r, const json_t *types,
+                        struct mw_model *m)
+{
+    struct mw_window *w = &m->window;
+    bool chunk, is_any = false;
+    int n = (int)json_array_size(types), first = -1;
+
+    w->first_global = w->global_every = 0;
+    for (int i = 0; i < n && r->st == MW_OK; i++) {
+        bool local = is_local_type(r, json_array_get(types, (size_t)i), &chunk);
+
+        w->form = chunk ? MW_WINDOW_CHUNKED : w->form;
+        first = local && first < 0 ? i : first;
+        if (!local && first >= 0 && w->global_every == 0) {
+            w->global_every = i + 1;
+        }
+        is_any = is_any || local;
+    }
+    if (r->st != MW_OK || !is_any) {
+        w->tokens = 0;
+        w->global_every = 0;
+        return;
+    }
+    w->first_global = first;
+    for (int i = 0; i < n && r->st == MW_OK; i++) {
+        if (is_local_type(r, json_array_get(types, (size_t)i), &chunk) !=
+            mw_model_layer_is_local(m, i)) {
+            r->st = mw_fail(r->err, MW_EINPUT,
+                            "%s: 'layer_types' is read where layers without a "
+                            "window lead, or are each k-th one; layer %d is "
+                            "neither",
+                            r->path, i);
+        }
+    }
+}
+
+/* What a config does not say is what its class takes (implied). */
+static void read_window(struct reader *r, struct mw_model *m)
+{
+    const json_t *types = json_object_get(r->root, "layer_types");
+    struct mw_window *w = &m->window;
+    bool is_used = true;
+
+    read_bool(r, "use_sliding_window", &is_used);
+    if (is_used) {
+        read_int(r, "sliding_window", 1, &w->tokens);
+        if (json_is_array(types)) { /* else not known which layers */
+            read_int(r, "attention_chunk_size", 1, &w->tokens);
+        }
+        read_int(r, "sliding_window_pattern", 1, &w->global_every);
+        if (!is_absent(r, "use_sliding_window")) {
+            read_int(r, "max_window_layers", 0, &w->first_global);
+        }
+    }
+    if (r->st == MW_OK && w->tokens > 0 && json_is_array(types)) {
+        fit_pattern(r, types, m);
+    }
+    if (r->st == MW_OK &&
+        (w->tokens == 0 || mw_model_local_layers(m, m->n_layers) == 0)) {
+        *w = (struct mw_window){.tokens = 0};
     }
 }
 
@@ -415,6 +531,7 @@ static enum mw_status read_model(struct reader *r, struct mw_model *out)
     read_flags(r, arch, &m);
     read_activation(r, &m);
     read_family(r, arch->family, &m);
+    read_window(r, &m);
     if (r->st == MW_OK && mw_model_check(&m, &why) != MW_OK) {
         r->st = mw_fail(r->err, MW_EINPUT, "%s: %s", r->path, why.text);
     }

@@ -23,7 +23,7 @@ static struct mw_fsteps layer_steps(const struct mw_sizes *s, int layer)
 {
     struct mw_fsteps steps = {0};
 
-    mw_steps_attention(s, &steps);
+    mw_steps_attention(s, layer, &steps);
     for (size_t i = 0; i < steps.n; i++) {
         steps.v[i].op.is_attention = true;
     }
@@ -356,10 +356,19 @@ double mw_model_matrix_weights(const struct mw_model *model)
 double mw_model_flops_per_token(const struct mw_model *model, int64_t seq,
                                 bool is_causal_half)
 {
+    int64_t keys = mw_window_keys(seq, &model->window);
+    int n_local =
+        keys < seq ? mw_model_local_layers(model, model->n_layers) : 0;
+    double each = 2 * (double)model->n_heads *
+                  (mw_model_qk_dim(model) + mw_model_v_dim(model));
     double core = 2 * (double)seq * model->n_heads *
                   (mw_model_qk_dim(model) + mw_model_v_dim(model)) *
-                  (double)model->n_layers;
+                  (double)(model->n_layers - n_local);
+    double local =
+        each * n_local *
+        (is_causal_half ? mw_window_pairs(seq, &model->window) / (double)seq
+                        : (double)keys);
 
     return 3 * (2 * mw_model_matrix_weights(model) +
-                (is_causal_half ? 0.5 : 1) * core);
+                (is_causal_half ? 0.5 : 1) * core + local);
 }

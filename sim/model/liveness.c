@@ -259,7 +259,7 @@ void mw_layer_backward_peak(const struct mw_work *work, int layer,
         .s = &s, .x = x, .grads = x, .peak = {.bytes = x, .at = "residual"}};
     struct mw_fsteps attention = {0}, mlp = {0};
 
-    mw_steps_attention(&s, &attention);
+    mw_steps_attention(&s, layer, &attention);
     mw_steps_mlp(&s, layer, &mlp);
     if (work->lora_rank > 0) {
         mw_steps_freeze(&s, true, &attention);

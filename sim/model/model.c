@@ -184,6 +184,38 @@ static enum mw_status check_mla(const struct mw_mla *mla, struct mw_err *err)
     return MW_OK;
 }
 
+/* Keys that say which layers have a window need one, and leave it a layer. */
+static enum mw_status check_window(const struct mw_model *m, struct mw_err *err)
+{
+    const struct mw_window *w = &m->window;
+
+    if (w->tokens < 0 || w->tokens > DIM_MAX || w->global_every < 0 ||
+        w->first_global < 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "attention_window %d, global_every %d and first_global "
+                       "%d must be 0 (none) or positive",
+                       w->tokens, w->global_every, w->first_global);
+    }
+    if (w->tokens == 0) {
+        return w->global_every == 0 && w->first_global == 0 &&
+                       w->form == MW_WINDOW_SLIDING
+                   ? MW_OK
+                   : mw_fail(err, MW_EINPUT,
+                             "global_every, first_global and window_form say "
+                             "which layers have a window and of which form; "
+                             "give attention_window, its tokens");
+    }
+    if (mw_model_local_layers(m, m->n_layers) == 0) {
+        return mw_fail(err, MW_EINPUT,
+                       "global_every %d and first_global %d leave none of the "
+                       "%d layers a window of %d tokens; global_every is 2 or "
+                       "more, or 0 where all layers have it",
+                       w->global_every, w->first_global, m->n_layers,
+                       w->tokens);
+    }
+    return MW_OK;
+}
+
 /* Widest row of the attention projections, and the sum of all tensors: in
  * that order, so that no tensor's own product overflows. */
 static enum mw_status check_totals(const struct mw_model *m, struct mw_err *err)
@@ -231,5 +263,6 @@ enum mw_status mw_model_check(const struct mw_model *model, struct mw_err *err)
     }
     st = check_moe(&model->moe, err);
     st = st != MW_OK ? st : check_mla(&model->mla, err);
+    st = st != MW_OK ? st : check_window(model, err);
     return st != MW_OK ? st : check_totals(model, err);
 }

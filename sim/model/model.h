@@ -29,6 +29,7 @@ struct mw_moe {
     int every;         /* an MoE layer each `every` layers (1: all) */
     bool shared_gate;  /* sigmoid gate on the shared expert (Qwen2-MoE) */
     bool router_bias;  /* expert-bias vector of the router (DeepSeek-V3) */
+    bool bias;         /* biases of the routed experts' products (gpt-oss) */
     int node_limit;    /* a token's experts lie on so many nodes at most
                           (group-limited routing); 0: any */
     bool fp8_dispatch; /* tokens and gradients go to the experts in FP8, and
@@ -39,6 +40,18 @@ struct mw_moe {
 struct mw_mla {
     bool on;
     int q_lora, kv_lora, rope_dim, nope_dim, v_dim; /* q_lora 0: no q latent */
+};
+
+/* Attention to the last tokens alone, in some layers or in all. */
+enum mw_window_form {
+    MW_WINDOW_SLIDING, /* the last so many tokens, the query's own among them */
+    MW_WINDOW_CHUNKED  /* those of its chunk of so many, up to its own */
+};
+struct mw_window {
+    int tokens;       /* that a query meets at most; 0: all before it */
+    int global_every; /* of so many layers the last meets all; 0: none does */
+    int first_global; /* leading layers that meet all */
+    enum mw_window_form form;
 };
 
 struct mw_model {
@@ -54,6 +67,9 @@ struct mw_model {
     bool qk_norm;       /* per-head RMSNorm of q and k (Qwen3) */
     bool final_norm;    /* a norm before the head */
     bool sandwich_norm; /* norms after attention and MLP as well */
+    bool sinks;         /* a learned logit per head that takes part in each
+                           softmax and has no value (gpt-oss) */
+    struct mw_window window;
     struct mw_moe moe;
     struct mw_mla mla;
     int n_mtp; /* multi-token-prediction layers (DeepSeek-V3: 1; not counted
@@ -64,11 +80,31 @@ struct mw_model {
 bool mw_model_layer_is_moe(const struct mw_model *model, int layer);
 /* How many of the layers before `layer` are mixtures of experts. */
 int mw_model_moe_layers(const struct mw_model *model, int layer);
+/* Is the attention of a layer (from 0) to a window of tokens? From
+ * `first_global` on, each layer whose number from 1 does not divide by
+ * `global_every`. False where no model has windows. */
+bool mw_model_layer_is_local(const struct mw_model *model, int layer);
+/* How many of the layers before `layer` are. */
+int mw_model_local_layers(const struct mw_model *model, int layer);
+/* Are all layers alike, where attention spans so many tokens (mw_work_span)?
+ * Not where some are mixtures of experts, or meet fewer keys. */
+bool mw_model_is_uniform(const struct mw_model *model, int64_t span);
+/* Pairs of a query and a key not after it that causal attention over `span`
+ * tokens keeps within the window; NULL or one of 0 tokens: all of them. */
+double mw_window_pairs(int64_t span, const struct mw_window *window);
+/* Most keys that one query meets: the window, or `span` tokens. */
+int64_t mw_window_keys(int64_t span, const struct mw_window *window);
+/* Pairs in the square tiles of so many tokens that a fused kernel computes for
+ * them, over mw_window_pairs; of what the same is without a window. At least
+ * the tiles on the window's edges are computed whole and masked (Dao,
+ * arXiv:2307.08691, section 3.1). 1 without a window. */
+double mw_window_tile_work(int64_t span, const struct mw_window *window,
+                           int tile);
 /* Elements per head of a query or key, and of a value (MLA: they differ). */
 int mw_model_qk_dim(const struct mw_model *model);
 int mw_model_v_dim(const struct mw_model *model);
 extern const struct mw_enum mw_norm_enums[], mw_position_enums[],
-    mw_activation_enums[];
+    mw_activation_enums[], mw_window_form_enums[];
 /* Binder table of an explicit `model:` (docs/scenario.md); offset 0 is the
  * start of mw_model. Every field but the name is in it, so that a scenario's
  * hash can walk it. */
@@ -268,7 +304,12 @@ struct mw_op {
     enum mw_dim dim;
     double coll_bytes;    /* nccl-tests "size": the whole buffer, bytes */
     double work_fraction; /* part of the full square that attention does:
-                             0.5 + 0.5/s causal, 1 otherwise */
+                             0.5 + 0.5/s causal, 1 otherwise; with a window of
+                             w keys, of the s x w rectangle */
+    int64_t window;       /* attention: keys that a query meets at most where
+                             a window cuts them; else 0 */
+    double tile_work;     /* attention: of what its tiles compute over flops, as
+                             mw_window_tile_work; 0 stands for 1 */
     int repeat;   /* it runs so often, one after another, and all figures above
                      are of one of them; 0 stands for 1 */
     bool is_ring; /* MW_OP_COLL: an exchange with the neighbours in the ring,
@@ -285,6 +326,8 @@ struct mw_op {
 };
 /* How often an operator runs. */
 int mw_op_times(const struct mw_op *op);
+/* FLOPs with those of what its tiles compute and mask. */
+double mw_op_tile_flops(const struct mw_op *op);
 struct mw_ops {
     struct mw_op *v;
     size_t n, cap;

@@ -49,6 +49,10 @@ static const struct mw_field moe_fields[] = {
      .type = MW_F_BOOL,
      .offset = offsetof(struct mw_moe, router_bias),
      .doc = "bias of each expert in the router"},
+    {.key = "bias",
+     .type = MW_F_BOOL,
+     .offset = offsetof(struct mw_moe, bias),
+     .doc = "biases of the routed experts' products"},
     MOE_ROW("node_limit", node_limit, 0,
             "a token's experts lie on so many nodes at most; 0: any"),
     {.key = "fp8_dispatch",
@@ -95,6 +99,15 @@ static const struct mw_field mla_fields[] = {
         BOOL_ROW("final_norm", final_norm, "norm before the head"),            \
         BOOL_ROW("sandwich_norm", sandwich_norm,                               \
                  "norms after attention and MLP as well"),                     \
+        SIZE_ROW("attention_window", window.tokens, 0, 1 << 24,                \
+                 "tokens that a query meets at most; 0: all before it"),       \
+        SIZE_ROW("global_every", window.global_every, 0, 10000,                \
+                 "of so many layers the last meets all tokens; 0: none"),      \
+        SIZE_ROW("first_global", window.first_global, 0, 10000,                \
+                 "leading layers that meet all tokens"),                       \
+        ENUM_ROW("window_form", window.form, mw_window_form_enums,             \
+                 "the last tokens, or those of a chunk"),                      \
+        BOOL_ROW("attention_sinks", sinks, "a learned logit per head"),        \
         {.key = "moe",                                                         \
          .type = MW_F_MAP,                                                     \
          .offset = AT(moe),                                                    \
@@ -187,6 +200,23 @@ static void derive_sizes(struct mw_node *map, const struct mw_model *base,
     }
 }
 
+/* A window of 0 tokens takes away the base's, with what is said of it there. */
+static void drop_window(struct mw_node *map, const struct mw_model *base,
+                        struct mw_model *m)
+{
+    struct mw_window *w = &m->window;
+
+    if (w->tokens > 0 || base->window.tokens == 0) {
+        return;
+    }
+    w->global_every =
+        mw_node_get(map, "global_every") != NULL ? w->global_every : 0;
+    w->first_global =
+        mw_node_get(map, "first_global") != NULL ? w->first_global : 0;
+    w->form =
+        mw_node_get(map, "window_form") != NULL ? w->form : MW_WINDOW_SLIDING;
+}
+
 static enum mw_status check_spelt_out(struct mw_node *map, struct mw_err *err)
 {
     static const char *const needed[] = {"hidden", "layers", "heads", "ffn",
@@ -258,6 +288,7 @@ static enum mw_status read_map(struct mw_node *map, const char *base_dir,
         return st;
     }
     derive_sizes(map, &base, &raw.model);
+    drop_window(map, &base, &raw.model);
     if (raw.name != NULL) {
         raw.model.name = raw.name;
     }

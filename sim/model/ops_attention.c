@@ -19,6 +19,11 @@
  * ranks of the CP group (Transformer Engine's thd layout); doc is the mean over
  * tokens, E[l^2] / E[l] of the documents' lengths.
  *
+ * A layer with a window (window.c): a flash kernel does the pairs that are
+ * kept, and the others of the tiles on its edges; keys and values are read once
+ * each as ever. Unfused products are whole, and masked. Sinks add an element to
+ * each row of the softmax, which is not counted.
+ *
  * Context parallelism over n ranks, t = s / n tokens each:
  *
  *   gather  keys and values of the other ranks are gathered before the core,
@@ -61,13 +66,21 @@ struct heads {
     int n_cores;       /* one after another: the ring's steps, else 1 */
     int64_t documents; /* of a sequence */
     double span;       /* part of kv_tokens that a query meets */
+    const struct mw_window *window; /* NULL: the layer has none that cuts */
 };
 
-static struct heads heads_of(const struct mw_sizes *s)
+/* Tokens a side of what fused kernels compute at once, for heads of 64 and 128
+ * elements (Dao-AILab/flash-attention, csrc/flash_attn/src/
+ * flash_fwd_launch_template.h). */
+enum { TILE = 128 };
+
+static struct heads heads_of(const struct mw_sizes *s, int layer)
 {
     const struct mw_layout *l = s->work->layout;
     int kv = s->m->mla.on ? s->m->n_heads : s->m->n_kv_heads;
     int64_t span = mw_work_span(s->work->seq, s->work->doc_tokens);
+    bool is_cut = mw_model_layer_is_local(s->m, layer) &&
+                  mw_window_keys(span, &s->m->window) < span;
 
     return (struct heads){.q = s->m->n_heads / s->tp,
                           .kv = kv > s->tp ? kv / s->tp : 1,
@@ -79,7 +92,8 @@ static struct heads heads_of(const struct mw_sizes *s)
                           .own_kv = s->work->seq / l->cp,
                           .n_cores = 1,
                           .documents = (s->work->seq + span - 1) / span,
-                          .span = (double)span / (double)s->work->seq};
+                          .span = (double)span / (double)s->work->seq,
+                          .window = is_cut ? &s->m->window : NULL};
 }
 
 /* The same as the core sees them under the layout's form of CP. */
@@ -213,6 +227,21 @@ static int64_t part_of(int64_t tokens, int64_t documents)
     return tokens > documents ? tokens / documents : 1;
 }
 
+/* What a window leaves of a core: of the rectangle of queries and the keys that
+ * one meets at most, and that rectangle of all keys. */
+static void cut_flash(const struct mw_sizes *s, const struct heads *h,
+                      struct mw_op *op)
+{
+    int64_t span = mw_work_span(s->work->seq, s->work->doc_tokens);
+    double keys = (double)mw_window_keys(span, h->window);
+
+    op->window = h->window->tokens;
+    op->tile_work = mw_window_tile_work(span, h->window, TILE);
+    op->work_fraction =
+        mw_window_pairs(span, h->window) / ((double)span * keys);
+    op->model_flops *= keys / (double)span;
+}
+
 static void add_flash(const struct mw_sizes *s, const struct heads *h,
                       struct mw_fsteps *out)
 {
@@ -233,6 +262,9 @@ static void add_flash(const struct mw_sizes *s, const struct heads *h,
     op->work_fraction = 0.5 + 0.5 / (h->span * (double)s->work->seq);
     op->model_flops =
         2 * queries * (h->span * (double)h->kv_tokens) * (double)(h->d + h->v);
+    if (h->window != NULL) {
+        cut_flash(s, h, op);
+    }
     op->flops = op->model_flops * op->work_fraction;
     op->bytes = s->el * (double)(h->d + h->v) * (queries + keys) + statistics;
     op->save_bytes =
@@ -260,6 +292,18 @@ static struct mw_fstep *add_product(const struct mw_sizes *s,
     return step;
 }
 
+/* Of scores, softmax and context, the last three: what a window keeps. */
+static void cut_useful(const struct mw_sizes *s, const struct heads *h,
+                       struct mw_fsteps *out)
+{
+    double seq = (double)s->work->seq;
+
+    for (size_t i = out->n - 3; i < out->n; i++) {
+        out->v[i].op.model_flops *=
+            (double)mw_window_keys(s->work->seq, h->window) / seq;
+    }
+}
+
 static void add_unfused(const struct mw_sizes *s, const struct heads *h,
                         struct mw_fsteps *out)
 {
@@ -284,6 +328,9 @@ static void add_unfused(const struct mw_sizes *s, const struct heads *h,
     step = add_product(s, h, "context", h->v, h->kv_tokens, out);
     step->op.save_bytes = x_bytes(s, h->sequences * h->own_kv, h->kv * h->v);
     step->is_probs_v = true;
+    if (h->window != NULL) {
+        cut_useful(s, h, out);
+    }
 }
 
 static void add_fused_or_not(const struct mw_sizes *s, const struct heads *h,
@@ -446,9 +493,10 @@ static void add_core(const struct mw_sizes *s, const struct heads *h,
     mw_fsteps_tag(out, first, 0, MW_MODULE_MLA_UP_PROJ); /* q, k and v */
 }
 
-void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out)
+void mw_steps_attention(const struct mw_sizes *s, int layer,
+                        struct mw_fsteps *out)
 {
-    struct heads h = heads_of(s);
+    struct heads h = heads_of(s, layer);
     int64_t hidden = s->m->hidden;
     double x = x_bytes(s, s->own_tokens, hidden);
     double mask =

@@ -99,7 +99,8 @@ double mw_gemm_bytes(const struct mw_sizes *s, int64_t m, int64_t n, int64_t k,
                      int64_t batch);
 
 /* The forward steps of a layer's two blocks, in execution order. */
-void mw_steps_attention(const struct mw_sizes *s, struct mw_fsteps *out);
+void mw_steps_attention(const struct mw_sizes *s, int layer,
+                        struct mw_fsteps *out);
 void mw_steps_mlp(const struct mw_sizes *s, int layer, struct mw_fsteps *out);
 
 /* What learns are adapters (lora.c); is_layer false: embedding or head, which

@@ -115,6 +115,9 @@ static void add_attention(struct table *t)
             add_vector(t, "attn.k_norm.weight", 1, m->head_dim, MW_SHARD_NONE);
         }
     }
+    if (m->sinks) {
+        add_vector(t, "attn.sinks", 1, m->n_heads, MW_SHARD_ROWS);
+    }
     add(t, "attn.proj.weight", 1, m->hidden,
         (int64_t)m->n_heads * mw_model_v_dim(m), MW_SHARD_COLS);
     if (m->bias_proj) {
@@ -142,13 +145,15 @@ static void add_dense_mlp(struct table *t)
     }
 }
 
-static void add_expert(struct table *t, const char *name, int64_t outer,
-                       int64_t rows, int64_t cols, enum mw_shard expert_shard)
+static struct mw_param *add_expert(struct table *t, const char *name,
+                                   int64_t outer, int64_t rows, int64_t cols,
+                                   enum mw_shard expert_shard)
 {
     struct mw_param *p = add(t, name, outer, rows, cols, MW_SHARD_EXPERT);
 
     p->n_copies = t->m->moe.n_experts;
     p->expert_shard = expert_shard;
+    return p;
 }
 
 static void add_moe(struct table *t)
@@ -161,7 +166,15 @@ static void add_moe(struct table *t)
         add_vector(t, "moe.router.bias", 1, m->moe.n_experts, MW_SHARD_NONE);
     }
     add_expert(t, "moe.fc1.weight", n, m->moe.ffn, m->hidden, MW_SHARD_ROWS);
+    if (m->moe.bias) {
+        add_expert(t, "moe.fc1.bias", n, m->moe.ffn, 1, MW_SHARD_ROWS)
+            ->is_norm_or_bias = true;
+    }
     add_expert(t, "moe.fc2.weight", 1, m->hidden, m->moe.ffn, MW_SHARD_COLS);
+    if (m->moe.bias) {
+        add_expert(t, "moe.fc2.bias", 1, m->hidden, 1, MW_SHARD_NONE)
+            ->is_norm_or_bias = true;
+    }
     if (m->moe.shared_ffn > 0) {
         add(t, "moe.shared.fc1.weight", n, m->moe.shared_ffn, m->hidden,
             MW_SHARD_ROWS);

@@ -27,6 +27,33 @@ struct preset {
 /* With learned positions. */
 #define GPT_LIKE GPT_LIKE_BUT_POSITION, .position = MW_POS_LEARNED
 
+/* Llama 4: three layers of four attend to chunks of 8192 tokens. */
+#define LLAMA4 LLAMA_LIKE, .window = {8192, 4, 0, MW_WINDOW_CHUNKED}
+
+/* Gemma 2 and 3: norms before and after each block, GeGLU, tied head; every
+ * second layer, or five of six, with a window. Soft caps of logits and rotary
+ * bases are in no operator. */
+#define GEMMA2                                                                 \
+    .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,          \
+    .act = MW_ACT_GELU, .tied = true, .final_norm = true,                      \
+    .sandwich_norm = true, .window = {4096, 2, 0, MW_WINDOW_SLIDING}
+#define GEMMA3(w)                                                              \
+    .is_gated = true, .norm = MW_NORM_RMS, .position = MW_POS_ROTARY,          \
+    .act = MW_ACT_GELU, .tied = true, .final_norm = true, .qk_norm = true,     \
+    .sandwich_norm = true, .window = {(w), 6, 0, MW_WINDOW_SLIDING}
+
+/* gpt-oss: 64 heads of 64 elements with sinks, biases throughout, every second
+ * layer with a window of 128 tokens. */
+#define GPT_OSS(l, experts)                                                    \
+    SIZES(2880, l, 64, 8, 64, 2880, 201088, 131072), LLAMA_LIKE,               \
+        .bias_qkv = true, .bias_proj = true, .sinks = true,                    \
+        .window = {128, 2, 0, MW_WINDOW_SLIDING},                              \
+        .moe = {.n_experts = (experts),                                        \
+                .top_k = 4,                                                    \
+                .ffn = 2880,                                                   \
+                .router_bias = true,                                           \
+                .bias = true}
+
 /* Nemotron: layer norm, squared ReLU, rotary positions, no biases. */
 #define NEMOTRON                                                               \
     .norm = MW_NORM_LAYER, .position = MW_POS_ROTARY, .act = MW_ACT_RELU,      \
@@ -63,9 +90,11 @@ struct preset {
     "NVIDIA/NeMo 2.0 nemo/collections/llm/gpt/model/megatron_gpt.py"
 #define HF_TII                                                                 \
     "huggingface.co/tiiuae config.json; its parallel block as a serial one"
-#define HF_LLAMA4                                                              \
-    "huggingface.co/meta-llama config.json; attention to chunks of 8192 "      \
-    "tokens as attention to all"
+#define HF_LLAMA4 "huggingface.co/meta-llama config.json"
+#define HF_GEMMA "huggingface.co/google config.json"
+#define HF_GEMMA3                                                              \
+    "huggingface.co/google config.json (text_config); arXiv:2503.19786"
+#define HF_GPT_OSS "huggingface.co/openai config.json; arXiv:2508.10925"
 #define SC21 "arXiv:2104.04473, table 1"
 
 /* BigScience's trials on Jean Zay: 32 heads, 1024 tokens, the vocabulary padded
@@ -112,11 +141,11 @@ static const struct preset presets[] = {
     {{.name = "tinyllama-1.1b", SIZES(2048, 22, 32, 4, 64, 5632, 32000, 2048),
       LLAMA_LIKE}, "huggingface.co/TinyLlama config.json"},
     {{.name = "llama4-scout",
-      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 262144), LLAMA_LIKE,
+      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 262144), LLAMA4,
       .moe = {.n_experts = 16, .top_k = 1, .ffn = 8192, .n_shared = 1,
               .shared_ffn = 8192}}, HF_LLAMA4},
     {{.name = "llama4-maverick",
-      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 1048576), LLAMA_LIKE,
+      SIZES(5120, 48, 40, 8, 128, 16384, 202048, 1048576), LLAMA4,
       .moe = {.n_experts = 128, .top_k = 1, .ffn = 8192, .n_shared = 1,
               .shared_ffn = 8192, .every = 2}}, HF_LLAMA4},
 
@@ -200,6 +229,9 @@ static const struct preset presets[] = {
      "huggingface.co/internlm config.json"},
     {{.name = "mistral-7b", SIZES(4096, 32, 32, 8, 128, 14336, 32000, 32768),
       LLAMA_LIKE}, HF_MISTRAL},
+    {{.name = "mistral-7b-v0.1",
+      SIZES(4096, 32, 32, 8, 128, 14336, 32000, 32768), LLAMA_LIKE,
+      .window = {.tokens = 4096}}, HF_MISTRAL},
     {{.name = "mixtral-8x7b", SIZES(4096, 32, 32, 8, 128, 14336, 32000, 32768),
       LLAMA_LIKE, .moe = {.n_experts = 8, .top_k = 2, .ffn = 14336}},
      HF_MISTRAL},
@@ -273,6 +305,24 @@ static const struct preset presets[] = {
       .moe = {.n_experts = 384, .top_k = 8, .ffn = 2048, .n_shared = 1,
               .shared_ffn = 2048, .first_dense = 1, .router_bias = true}},
      "huggingface.co/moonshotai config.json"},
+
+    {{.name = "gpt-oss-20b", GPT_OSS(24, 32)}, HF_GPT_OSS},
+    {{.name = "gpt-oss-120b", GPT_OSS(36, 128)}, HF_GPT_OSS},
+
+    {{.name = "gemma2-2b", SIZES(2304, 26, 8, 4, 256, 9216, 256000, 8192),
+      GEMMA2}, HF_GEMMA},
+    {{.name = "gemma2-9b", SIZES(3584, 42, 16, 8, 256, 14336, 256000, 8192),
+      GEMMA2}, HF_GEMMA},
+    {{.name = "gemma2-27b", SIZES(4608, 46, 32, 16, 128, 36864, 256000, 8192),
+      GEMMA2}, HF_GEMMA},
+    {{.name = "gemma3-1b", SIZES(1152, 26, 4, 1, 256, 6912, 262144, 32768),
+      GEMMA3(512)}, HF_GEMMA3},
+    {{.name = "gemma3-4b", SIZES(2560, 34, 8, 4, 256, 10240, 262208, 131072),
+      GEMMA3(1024)}, HF_GEMMA3},
+    {{.name = "gemma3-12b", SIZES(3840, 48, 16, 8, 256, 15360, 262208, 131072),
+      GEMMA3(1024)}, HF_GEMMA3},
+    {{.name = "gemma3-27b", SIZES(5376, 62, 32, 16, 128, 21504, 262208, 131072),
+      GEMMA3(1024)}, HF_GEMMA3},
 
     /* Small enough to train for a few steps on the cores of any machine; 8
      * layers, 8 heads and sizes that are multiples of 8 let every mix of 2, 4

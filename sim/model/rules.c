@@ -257,6 +257,26 @@ static bool rule_cp_flash(const struct check *c)
                   mw_cp_form_name(c->l->cp_form));
 }
 
+/* A ring's blocks meet one another whole: those that no window reaches would be
+ * sent and not read, and Transformer Engine has no such kernels
+ * (pytorch/attention/dot_product_attention/context_parallel.py:
+ * windows go with all_gather and a2a). */
+static bool rule_cp_window(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    int64_t span = mw_work_span(c->w->seq, c->w->doc_tokens);
+    bool is_ring = l->cp_form == MW_CP_RING || l->cp_form == MW_CP_PASSQ ||
+                   l->cp_inner > 1;
+
+    return l->cp == 1 || !is_ring || c->m->window.tokens == 0 ||
+           mw_window_keys(span, &c->m->window) == span ||
+           BROKEN(c,
+                  "cp_form %s%s passes whole blocks on; windows of %d tokens "
+                  "need cp_form gather or a2a, without cp_inner",
+                  mw_cp_form_name(l->cp_form),
+                  l->cp_inner > 1 ? " with cp_inner" : "", c->m->window.tokens);
+}
+
 static bool rule_sp_seq(const struct check *c)
 {
     int64_t tokens = c->w->seq / c->l->cp;
@@ -476,6 +496,7 @@ static const struct {
     {"cp_inner", "cp_inner", rule_cp_inner},
     {"cp_heads", "cp", rule_cp_heads},
     {"cp_flash", "cp_form", rule_cp_flash},
+    {"cp_window", "cp_form", rule_cp_window},
     {"sp_seq", "sp", rule_sp_seq},
     {"pp_layers", "pp", rule_pp_layers},
     {"mtp_ahead", "mtp_ahead", rule_mtp_ahead},

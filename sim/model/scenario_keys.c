@@ -404,6 +404,12 @@ static uint64_t hash_field(uint64_t h, const struct mw_field *f,
 static bool is_young_default(const struct mw_field *f, const void *base)
 {
     static const char *const young[] = {"node_limit",
+                                        "attention_window",
+                                        "global_every",
+                                        "first_global",
+                                        "window_form",
+                                        "attention_sinks",
+                                        "bias",
                                         "fp8_dispatch",
                                         "spare_nodes",
                                         "leaf_nodes",

@@ -246,7 +246,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     f->frame.price.n_copies = mw_step_copies_of(layout);
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
     f->frame.price.router = load;
-    f->frame.price.n_kinds = mw_step_unit_kinds(layout);
+    f->frame.price.n_kinds = mw_step_unit_kinds(&f->frame.price);
     set_key(f, layout, &key);
     /* Layouts come in runs that differ in what prices do not depend on. */
     if (f->last != NULL && memcmp(&f->last->key, &key, sizeof key) == 0) {

@@ -39,12 +39,6 @@
 
 /* ---- which units ----------------------------------------------------------
  */
-static int n_layers(const int n_units[MW_UNIT_COUNT])
-{
-    return n_units[MW_UNIT_DENSE] + n_units[MW_UNIT_MOE] +
-           n_units[MW_UNIT_DENSE_KEPT] + n_units[MW_UNIT_MOE_KEPT];
-}
-
 static bool is_whole(const struct mw_step_price *p)
 {
     return p->layout->fsdp_unit == 0;
@@ -52,8 +46,9 @@ static bool is_whole(const struct mw_step_price *p)
 
 bool mw_fsdp_is_alike(const struct mw_step_price *p)
 {
-    return !mw_layout_wraps(p->layout) || p->layer[MW_UNIT_DENSE] < 0 ||
-           p->layer[MW_UNIT_MOE] < 0;
+    return !mw_layout_wraps(p->layout) ||
+           ((p->layer[MW_UNIT_DENSE] < 0 || p->layer[MW_UNIT_MOE] < 0) &&
+            p->local[MW_UNIT_DENSE] < 0 && p->local[MW_UNIT_MOE] < 0);
 }
 
 int mw_fsdp_units(const struct mw_step_price *p, const struct mw_vstage *v)
@@ -62,7 +57,7 @@ int mw_fsdp_units(const struct mw_step_price *p, const struct mw_vstage *v)
 
     return is_whole(p) ? 1
                        : v->n_units[MW_UNIT_EMBEDDING] +
-                             (n_layers(v->n_units) + k - 1) / k +
+                             (mw_units_layers(v->n_units) + k - 1) / k +
                              v->n_units[MW_UNIT_HEAD];
 }
 
@@ -71,21 +66,19 @@ static void count_layers(const struct mw_step_price *p,
                          const struct mw_vstage *v, int begin, int end,
                          int n_units[MW_UNIT_COUNT])
 {
-    int recomputed = v->n_units[MW_UNIT_DENSE] + v->n_units[MW_UNIT_MOE];
+    int recomputed = v->n_units[MW_UNIT_DENSE] + v->n_units[MW_UNIT_MOE] +
+                     v->n_units[MW_UNIT_DENSE_LOCAL] +
+                     v->n_units[MW_UNIT_MOE_LOCAL];
 
     for (int i = begin; i < end; i++) {
-        bool is_moe = mw_model_layer_is_moe(&p->scenario->model, v->first + i);
-
-        n_units[i < recomputed
-                    ? (is_moe ? MW_UNIT_MOE : MW_UNIT_DENSE)
-                    : (is_moe ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT)]++;
+        n_units[mw_step_layer_unit(p, v->first + i, i >= recomputed)]++;
     }
 }
 
 void mw_fsdp_unit(const struct mw_step_price *p, const struct mw_vstage *v,
                   int i, int n_units[MW_UNIT_COUNT])
 {
-    int k = p->layout->fsdp_unit, n = n_layers(v->n_units);
+    int k = p->layout->fsdp_unit, n = mw_units_layers(v->n_units);
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         n_units[unit] = is_whole(p) ? v->n_units[unit] : 0;
@@ -318,7 +311,7 @@ static int stage_layers(const struct mw_step_price *p,
 {
     int chunks = p->layout->vpp * p->n_copies;
 
-    return (n_layers(n_units) + chunks - 1) / chunks;
+    return (mw_units_layers(n_units) + chunks - 1) / chunks;
 }
 
 static int least(int a, int b)
@@ -333,8 +326,7 @@ static double sum_of_layers(const struct mw_step_price *p,
                             double (*of)(const struct mw_step_price *,
                                          enum mw_step_unit))
 {
-    int moe = n_units[MW_UNIT_MOE] + n_units[MW_UNIT_MOE_KEPT];
-    int dense = n_units[MW_UNIT_DENSE] + n_units[MW_UNIT_DENSE_KEPT];
+    int moe = mw_units_moe(n_units), dense = mw_units_dense(n_units);
     double each_moe = moe > 0 ? of(p, MW_UNIT_MOE) : 0;
     double each_dense = dense > 0 ? of(p, MW_UNIT_DENSE) : 0;
     int first = each_moe > each_dense ? least(n, moe) : n - least(n, dense);

@@ -24,7 +24,11 @@ static const char *const unit_names[MW_UNIT_COUNT] = {
     "final norm, head and loss",
     "dense layer, not recomputed",
     "MoE layer, not recomputed",
-    "multi-token prediction"};
+    "multi-token prediction",
+    "dense layer, window",
+    "MoE layer, window",
+    "dense layer, window, not recomputed",
+    "MoE layer, window, not recomputed"};
 
 static enum mw_lane lane_of(enum mw_dim dim)
 {
@@ -312,16 +316,27 @@ static void find_layers(struct mw_step_price *p)
 {
     const struct mw_model *model = &p->scenario->model;
 
+    int64_t span = mw_work_span(p->work.seq, p->work.doc_tokens);
+    bool is_cut = mw_window_keys(span, &model->window) < span;
+
     p->layer[MW_UNIT_DENSE] = p->layer[MW_UNIT_MOE] = -1;
+    p->local[MW_UNIT_DENSE] = p->local[MW_UNIT_MOE] = -1;
     for (int i = 0; i < model->n_layers; i++) {
-        int *layer = &p->layer[mw_model_layer_is_moe(model, i) ? MW_UNIT_MOE
-                                                               : MW_UNIT_DENSE];
+        bool is_moe = mw_model_layer_is_moe(model, i);
+        bool is_local = is_cut && mw_model_layer_is_local(model, i);
+        int *layer = is_local ? &p->local[is_moe] : &p->layer[is_moe];
 
         if (*layer < 0) {
             *layer = i;
         }
-        if (model->moe.n_experts == 0) {
+        if (model->moe.n_experts == 0 && !is_cut) {
             return;
+        }
+    }
+    for (int kind = 0; kind < 2; kind++) {
+        if (p->layer[kind] < 0) {
+            p->layer[kind] = p->local[kind];
+            p->local[kind] = -1;
         }
     }
 }
@@ -364,7 +379,6 @@ void mw_step_price_begin_under(struct mw_step_price *p,
     *p = (struct mw_step_price){
         .scenario = scenario,
         .layout = layout,
-        .n_kinds = mw_step_unit_kinds(layout),
         .ctx = ctx,
         .work = {.model = &scenario->model,
                  .layout = layout,
@@ -385,5 +399,6 @@ void mw_step_price_begin_under(struct mw_step_price *p,
     mw_step_set_types(p, layout);
     mw_step_place_groups(p, layout);
     find_layers(p);
+    p->n_kinds = mw_step_unit_kinds(p);
     mw_step_size_units(p);
 }

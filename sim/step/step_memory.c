@@ -127,8 +127,12 @@ static double gathered_bytes(const struct mw_step_price *p,
     if (!is_gathered(p) || is_root) {
         return 0;
     }
-    for (int next = 0; next <= MW_UNIT_MOE; next++) {
-        layer = n_units[next] > 0 ? fmax(layer, unit_bytes(p, next)) : layer;
+    for (int next = 0; next < p->n_kinds; next++) {
+        bool is_again = mw_unit_is_layer((enum mw_step_unit)next) &&
+                        !mw_unit_is_kept((enum mw_step_unit)next);
+
+        layer = is_again && n_units[next] > 0 ? fmax(layer, unit_bytes(p, next))
+                                              : layer;
     }
     return unit_bytes(p, unit) + (habit->fsdp_units - 1) * layer;
 }
@@ -176,8 +180,11 @@ static struct moment fullest_moment(const struct mw_step_price *p,
     double embedding = 0;
 
     if (n_units[MW_UNIT_HEAD] > 0) {
-        gone[MW_UNIT_DENSE] = gone[MW_UNIT_MOE] = gone[MW_UNIT_DENSE_KEPT] =
-            gone[MW_UNIT_MOE_KEPT] = p->size[MW_UNIT_HEAD].activation_bytes;
+        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+            gone[unit] = mw_unit_is_layer((enum mw_step_unit)unit)
+                             ? p->size[MW_UNIT_HEAD].activation_bytes
+                             : gone[unit];
+        }
         take_later(&most,
                    p->size[MW_UNIT_HEAD].loss_bytes +
                        gathered_bytes(p, n_units, MW_UNIT_HEAD),
@@ -276,7 +283,15 @@ static double dummy_params(const struct mw_step_price *p,
     for (int unit = 0; unit < p->n_kinds; unit++) {
         sum += n_units[unit] > 0 ? p->size[unit].dummy_params : 0;
     }
-    return n_units[MW_UNIT_DENSE] > 0 && n_units[MW_UNIT_MOE] > 0
+    for (int moe = 0; moe < 2; moe++) { /* the same shapes as without it */
+        int local = mw_unit_of(moe, true, false);
+
+        if (n_units[local] > 0 && n_units[mw_unit_of(moe, false, false)] > 0) {
+            sum -= p->size[local].dummy_params;
+        }
+    }
+    return n_units[MW_UNIT_DENSE] + n_units[MW_UNIT_DENSE_LOCAL] > 0 &&
+                   n_units[MW_UNIT_MOE] + n_units[MW_UNIT_MOE_LOCAL] > 0
                ? sum - p->size[MW_UNIT_MOE].twin_dummies
                : sum;
 }
@@ -292,7 +307,7 @@ static double buffers_of(const struct mw_step_price *p,
                    habit->param_bytes * (l->zero >= 3 ? n->share : n->whole) +
                    habit->dummy_bytes * dummy_params(p, n_units);
 
-    if (n_units[MW_UNIT_MOE] > 0) {
+    if (n_units[MW_UNIT_MOE] + n_units[MW_UNIT_MOE_LOCAL] > 0) {
         bytes += habit->moe_workspace_bytes;
     }
     if (l->sp && l->tp > 1) {

@@ -12,19 +12,8 @@
 #include "sim/step/contend.h"
 #include "sim/step/router_load.h"
 #include "sim/step/step.h"
+#include "sim/step/unit_kinds.h"
 
-enum mw_step_unit {
-    MW_UNIT_DENSE,
-    MW_UNIT_MOE,
-    MW_UNIT_EMBEDDING,
-    MW_UNIT_HEAD,
-    MW_UNIT_DENSE_KEPT, /* the same layers where they are not recomputed, with
-                         */
-    MW_UNIT_MOE_KEPT,   /* recompute_layers alone */
-    MW_UNIT_MTP, /* multi-token prediction, with mtp_ahead alone; else part of
-                    the head */
-    MW_UNIT_COUNT
-};
 enum mw_phase {
     MW_PHASE_F,
     MW_PHASE_R,
@@ -116,6 +105,7 @@ struct mw_step_price {
     struct mw_router_load router; /* of the layout: 1 where nothing is known */
     int n_kinds;  /* of units: without KEPT ones and MTP, without MTP, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
+    int local[2]; /* with a window where others of the kind have none, or -1 */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     double update_bytes; /* read and written per parameter in its update */
     bool has_main;       /* low-precision weights with a copy beside them */
@@ -215,13 +205,14 @@ struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to);
 /* Fills p->cost of the units the model has. explain may be NULL. */
 void mw_step_price_units(struct mw_step_price *p, struct mw_explain *explain);
 /* Units that stages of the layout can have: the first so many. */
-int mw_step_unit_kinds(const struct mw_layout *layout);
-/* Is it a layer of a kind (not embedding, head or multi-token prediction), and
- * is it of experts? */
-bool mw_unit_is_layer(enum mw_step_unit unit);
-bool mw_unit_is_moe(enum mw_step_unit unit);
+int mw_step_unit_kinds(const struct mw_step_price *p);
 /* Has the model such a unit, and the layout such layers? */
 bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit);
+/* A layer of the model that such a unit is; -1: there is none. */
+int mw_step_unit_layer(const struct mw_step_price *p, enum mw_step_unit unit);
+/* The unit of a layer of the model, as it is recomputed or kept. */
+enum mw_step_unit mw_step_layer_unit(const struct mw_step_price *p, int layer,
+                                     bool is_kept);
 /* Appends the operators of one phase of a unit, collectives among them. */
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
                       enum mw_phase phase, struct mw_ops *out);

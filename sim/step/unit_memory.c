@@ -179,15 +179,16 @@ static struct mw_work held_work(const struct mw_step_price *p)
 
 static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
 {
+    int layer = mw_step_unit_layer(p, unit);
     const struct mw_work work = held_work(p);
     const struct mw_stack_memory *habit = &p->ctx->stack.memory;
     struct mw_unit_size *size = &p->size[unit];
-    bool is_moe = unit == MW_UNIT_MOE;
+    bool is_moe = mw_unit_is_moe(unit);
     enum mw_recompute recompute = p->layout->recompute;
-    double table = mw_layer_activation_bytes(&work, p->layer[unit]);
-    double again = mw_layer_recompute_bytes(&work, p->layer[unit]);
+    double table = mw_layer_activation_bytes(&work, layer);
+    double again = mw_layer_recompute_bytes(&work, layer);
     double base = recompute == MW_RECOMPUTE_FULL ? table + again : table;
-    double more = habit_bytes(p, is_moe) + frozen_inputs(p, p->layer[unit]) +
+    double more = habit_bytes(p, is_moe) + frozen_inputs(p, layer) +
                   (habit->kept_factor - 1) * base;
     double copies = is_moe && recompute != MW_RECOMPUTE_FULL
                         ? habit->moe_copies * row_bytes(p) * own_part(p) *
@@ -196,7 +197,7 @@ static void size_layer(struct mw_step_price *p, enum mw_step_unit unit)
                         : 0;
     struct mw_layer_peak peak;
 
-    mw_layer_backward_peak(&work, p->layer[unit], &peak);
+    mw_layer_backward_peak(&work, layer, &peak);
     size->activation_bytes = table;
     size->transient_bytes = habit->grads_factor * peak.bytes;
     size->transient_at = peak.at;
@@ -363,6 +364,11 @@ static void size_embedding(struct mw_step_price *p)
     size->transient_at = "embedding";
 }
 
+/* Layers that are recomputed, if any are; a window changes no tensor. */
+static const enum mw_step_unit layer_units[] = {
+    MW_UNIT_DENSE, MW_UNIT_MOE, MW_UNIT_DENSE_LOCAL, MW_UNIT_MOE_LOCAL};
+enum { N_LAYER_UNITS = sizeof layer_units / sizeof *layer_units };
+
 /* Layers that are not recomputed: the same tensors, and no other shapes. */
 static void size_kept_layers(struct mw_step_price *p)
 {
@@ -374,11 +380,13 @@ static void size_kept_layers(struct mw_step_price *p)
     }
     layout.recompute = MW_RECOMPUTE_NONE;
     plain.layout = plain.work.layout = &layout;
-    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
-        struct mw_unit_size *kept = &p->size[MW_UNIT_DENSE_KEPT + unit];
+    for (int i = 0; i < N_LAYER_UNITS; i++) {
+        enum mw_step_unit unit = layer_units[i];
+        struct mw_unit_size *kept = &p->size[mw_unit_of(
+            mw_unit_is_moe(unit), mw_unit_is_local(unit), true)];
 
-        if (p->layer[unit] >= 0) {
-            size_layer(&plain, (enum mw_step_unit)unit);
+        if (mw_step_unit_layer(p, unit) >= 0) {
+            size_layer(&plain, unit);
             *kept = plain.size[unit];
             kept->dummy_params = kept->twin_dummies = 0;
         }
@@ -388,9 +396,17 @@ static void size_kept_layers(struct mw_step_price *p)
 /* Whole bytes: sums over micro-batches are exact then, in any order. */
 void mw_step_size_memory(struct mw_step_price *p)
 {
-    for (int unit = 0; unit <= MW_UNIT_MOE; unit++) {
-        if (p->layer[unit] >= 0) {
-            size_layer(p, (enum mw_step_unit)unit);
+    for (int i = 0; i < N_LAYER_UNITS; i++) {
+        enum mw_step_unit unit = layer_units[i];
+
+        if (mw_unit_is_local(unit) && mw_step_unit_layer(p, unit) >= 0) {
+            p->size[unit] =
+                p->size[mw_unit_of(mw_unit_is_moe(unit), false, false)];
+        }
+    }
+    for (int i = 0; i < N_LAYER_UNITS; i++) {
+        if (mw_step_unit_layer(p, layer_units[i]) >= 0) {
+            size_layer(p, layer_units[i]);
         }
     }
     size_kept_layers(p);

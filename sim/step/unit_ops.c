@@ -57,34 +57,92 @@ static void add_mtp_ops(const struct mw_step_price *p, enum mw_phase phase,
     }
 }
 
-int mw_step_unit_kinds(const struct mw_layout *layout)
+int mw_step_unit_kinds(const struct mw_step_price *p)
 {
-    return layout->mtp_ahead > 0          ? MW_UNIT_COUNT
-           : layout->recompute_layers > 0 ? MW_UNIT_MTP
-                                          : MW_UNIT_DENSE_KEPT;
+    return p->local[0] >= 0 || p->local[1] >= 0 ? MW_UNIT_COUNT
+           : p->layout->mtp_ahead > 0           ? MW_UNIT_MTP + 1
+           : p->layout->recompute_layers > 0    ? MW_UNIT_MTP
+                                                : MW_UNIT_DENSE_KEPT;
 }
 
 bool mw_unit_is_layer(enum mw_step_unit unit)
 {
     return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD &&
-           unit != MW_UNIT_MTP;
+           unit != MW_UNIT_MTP && unit != MW_UNIT_COUNT;
 }
 
 bool mw_unit_is_moe(enum mw_step_unit unit)
 {
-    return unit == MW_UNIT_MOE || unit == MW_UNIT_MOE_KEPT;
+    return unit == MW_UNIT_MOE || unit == MW_UNIT_MOE_KEPT ||
+           unit == MW_UNIT_MOE_LOCAL || unit == MW_UNIT_MOE_LOCAL_KEPT;
+}
+
+bool mw_unit_is_local(enum mw_step_unit unit)
+{
+    return unit >= MW_UNIT_DENSE_LOCAL;
+}
+
+bool mw_unit_is_kept(enum mw_step_unit unit)
+{
+    return unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT ||
+           unit >= MW_UNIT_DENSE_LOCAL_KEPT;
+}
+
+enum mw_step_unit mw_unit_of(bool is_moe, bool is_local, bool is_kept)
+{
+    static const enum mw_step_unit units[2][2][2] = {
+        {{MW_UNIT_DENSE, MW_UNIT_MOE}, {MW_UNIT_DENSE_KEPT, MW_UNIT_MOE_KEPT}},
+        {{MW_UNIT_DENSE_LOCAL, MW_UNIT_MOE_LOCAL},
+         {MW_UNIT_DENSE_LOCAL_KEPT, MW_UNIT_MOE_LOCAL_KEPT}}};
+
+    return units[is_local][is_kept][is_moe];
+}
+
+int mw_units_moe(const int n_units[MW_UNIT_COUNT])
+{
+    return n_units[MW_UNIT_MOE] + n_units[MW_UNIT_MOE_KEPT] +
+           n_units[MW_UNIT_MOE_LOCAL] + n_units[MW_UNIT_MOE_LOCAL_KEPT];
+}
+
+int mw_units_dense(const int n_units[MW_UNIT_COUNT])
+{
+    return n_units[MW_UNIT_DENSE] + n_units[MW_UNIT_DENSE_KEPT] +
+           n_units[MW_UNIT_DENSE_LOCAL] + n_units[MW_UNIT_DENSE_LOCAL_KEPT];
+}
+
+int mw_units_layers(const int n_units[MW_UNIT_COUNT])
+{
+    return mw_units_dense(n_units) + mw_units_moe(n_units);
+}
+
+int mw_step_unit_layer(const struct mw_step_price *p, enum mw_step_unit unit)
+{
+    bool is_moe = mw_unit_is_moe(unit);
+
+    return !mw_unit_is_layer(unit)  ? -1
+           : mw_unit_is_local(unit) ? p->local[is_moe]
+                                    : p->layer[is_moe];
+}
+
+enum mw_step_unit mw_step_layer_unit(const struct mw_step_price *p, int layer,
+                                     bool is_kept)
+{
+    const struct mw_model *m = &p->scenario->model;
+    bool is_moe = mw_model_layer_is_moe(m, layer);
+
+    return mw_unit_of(
+        is_moe, p->local[is_moe] >= 0 && mw_model_layer_is_local(m, layer),
+        is_kept);
 }
 
 bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit)
 {
-    bool is_kept = unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT;
-
     if (unit == MW_UNIT_MTP) {
         return p->layout->mtp_ahead > 0;
     }
     return !mw_unit_is_layer(unit) ||
-           (p->layer[mw_unit_is_moe(unit)] >= 0 &&
-            (!is_kept || p->layout->recompute_layers > 0));
+           (mw_step_unit_layer(p, unit) >= 0 &&
+            (!mw_unit_is_kept(unit) || p->layout->recompute_layers > 0));
 }
 
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
@@ -96,17 +154,21 @@ void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,
     switch (unit) {
     case MW_UNIT_DENSE:
     case MW_UNIT_MOE:
+    case MW_UNIT_DENSE_LOCAL:
+    case MW_UNIT_MOE_LOCAL:
         if (phase == MW_PHASE_R) {
-            mw_layer_recompute_ops(&p->work, p->layer[unit], out);
+            mw_layer_recompute_ops(&p->work, mw_step_unit_layer(p, unit), out);
         } else {
-            mw_layer_ops(&p->work, p->layer[unit], passes[phase], out);
+            mw_layer_ops(&p->work, mw_step_unit_layer(p, unit), passes[phase],
+                         out);
         }
         break;
     case MW_UNIT_DENSE_KEPT:
     case MW_UNIT_MOE_KEPT:
+    case MW_UNIT_DENSE_LOCAL_KEPT:
+    case MW_UNIT_MOE_LOCAL_KEPT:
         if (phase != MW_PHASE_R) {
-            kept_layer_ops(p, p->layer[mw_unit_is_moe(unit)], passes[phase],
-                           out);
+            kept_layer_ops(p, mw_step_unit_layer(p, unit), passes[phase], out);
         }
         break;
     case MW_UNIT_EMBEDDING:

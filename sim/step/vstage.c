@@ -42,22 +42,17 @@ void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
                          ? p->layout->recompute_layers
                          : n_layers;
 
-    n_units[MW_UNIT_DENSE] = n_units[MW_UNIT_MOE] = 0;
-    n_units[MW_UNIT_DENSE_KEPT] = n_units[MW_UNIT_MOE_KEPT] = 0;
+    memset(n_units, 0, MW_UNIT_COUNT * sizeof *n_units);
     n_units[MW_UNIT_EMBEDDING] = k == 0;
     n_units[MW_UNIT_HEAD] = k == n - 1;
     n_units[MW_UNIT_MTP] = p->layout->mtp_ahead > 0 && k == n - 2;
-    if (model->moe.n_experts == 0) {
+    if (model->moe.n_experts == 0 && p->local[MW_UNIT_DENSE] < 0) {
         n_units[MW_UNIT_DENSE] = recomputed < n_layers ? recomputed : n_layers;
         n_units[MW_UNIT_DENSE_KEPT] = n_layers - n_units[MW_UNIT_DENSE];
         return;
     }
     for (int layer = first; layer < first + n_layers; layer++) {
-        bool is_moe = mw_model_layer_is_moe(model, layer);
-
-        n_units[layer < first + recomputed
-                    ? (is_moe ? MW_UNIT_MOE : MW_UNIT_DENSE)
-                    : (is_moe ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT)]++;
+        n_units[mw_step_layer_unit(p, layer, layer >= first + recomputed)]++;
     }
 }
 

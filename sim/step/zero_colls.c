@@ -75,9 +75,9 @@ double mw_zero_again(const struct mw_step_price *p, enum mw_step_unit unit)
     double back = 2 * params;
 
     if (p->layout->zero != 3 || !p->layout->reshard ||
-        p->layout->recompute != MW_RECOMPUTE_FULL ||
-        (unit != MW_UNIT_DENSE && unit != MW_UNIT_MOE) ||
-        !(stack->reuse_params > 0) || !(back > stack->reuse_params)) {
+        p->layout->recompute != MW_RECOMPUTE_FULL || !mw_unit_is_layer(unit) ||
+        mw_unit_is_kept(unit) || !(stack->reuse_params > 0) ||
+        !(back > stack->reuse_params)) {
         return 0;
     }
     return 1 - stack->reuse_params / back;

@@ -42,7 +42,11 @@ static void test_presets(void **state)
         {"qwen3-235b-a22b", 235093634560}, {"deepseek-v2-lite", 15706484224},
         {"deepseek-v2", 235741434880},     {"deepseek-v3", 671026419200},
         {"codellama-7b", 6738546688},      {"codellama-13b", 13016028160},
-        {"codellama-34b", 33743970304},    {"tinyllama-1.1b", 1100048384}};
+        {"codellama-34b", 33743970304},    {"tinyllama-1.1b", 1100048384},
+        {"mistral-7b-v0.1", 7241732096},   {"gpt-oss-20b", 20914757184},
+        {"gpt-oss-120b", 116829156672},    {"gemma2-2b", 2614341888},
+        {"gemma2-9b", 9241705984},         {"gemma2-27b", 27227128320},
+        {"gemma3-1b", 999885952}};
     struct mw_model m;
 
     (void)state;
@@ -58,7 +62,8 @@ static void test_presets(void **state)
 
 /* Billions as papers round them. Nemotron-4 15B: arXiv:2402.16819 (3.2B of
  * embeddings, 12.5B of others); 340B: arXiv:2406.11704 (9.4B and 331.6B);
- * Grok-1, Falcon 180B, Kimi K2 and Llama 4 by their names. */
+ * Gemma 3: arXiv:2503.19786, table 1, embedding and the rest; Grok-1, Falcon
+ * 180B, Kimi K2 and Llama 4 by their names. */
 static void test_rounded(void **state)
 {
     static const struct {
@@ -73,6 +78,9 @@ static void test_rounded(void **state)
                 {"kimi-k2", 1030, 20},
                 {"llama4-maverick", 400, 2},
                 {"llama4-scout", 108, 1},
+                {"gemma3-4b", 3.884, 0.01},
+                {"gemma3-12b", 11.771, 0.01},
+                {"gemma3-27b", 27.016, 0.01},
                 {"gpt3-20b", 20, 0.5}};
     struct mw_model m;
 

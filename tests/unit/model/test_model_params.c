@@ -30,7 +30,7 @@ static void test_order_of_a_gpt(void **state)
     mw_array_release(&params);
 }
 
-/* Norms, biases and other vectors take no weight decay. */
+/* Norms, biases, sinks and other vectors take no weight decay. */
 static void test_vectors_are_marked(void **state)
 {
     (void)state;
@@ -43,7 +43,8 @@ static void test_vectors_are_marked(void **state)
         mw_model_params(&m, &params);
         for (size_t j = 0; j < params.n; j++) {
             bool is_vector = strstr(params.v[j].name, "norm") != NULL ||
-                             strstr(params.v[j].name, ".bias") != NULL;
+                             strstr(params.v[j].name, ".bias") != NULL ||
+                             strstr(params.v[j].name, ".sinks") != NULL;
 
             assert_int_equal(params.v[j].is_norm_or_bias, is_vector);
         }

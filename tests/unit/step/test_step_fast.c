@@ -2,7 +2,7 @@
  * The fast form with remembered prices is the fast form: step time, peak memory
  * and refusals to the bit those of mw_step_estimate, for layouts in any order
  * and met again, dense, with experts, under adapters, with the host's memory,
- * with layers that were dealt out by hand.
+ * with windows in some layers, with layers that were dealt out by hand.
  */
 #include "mw_test.h"
 
@@ -25,7 +25,8 @@ static const char *const llama =
 static const char *const experts =
     "model: {hidden: 1024, layers: 18, heads: 16, kv_heads: 8, ffn: 4096, "
     "vocab: 32768, max_seq: 512, gated: true, norm: rms, position: rotary, "
-    "tied: false, moe: {experts: 8, top_k: 2, ffn: 2048, first_dense: 2}, mtp: "
+    "tied: false, attention_window: 128, global_every: 4, window_form: "
+    "chunked, moe: {experts: 8, top_k: 2, ffn: 2048, first_dense: 2}, mtp: "
     "1}\n";
 
 struct world {

@@ -155,7 +155,8 @@ static void test_alike(void **state)
         "tied: true}");
     run("{hidden: 1024, layers: 16, heads: 16, kv_heads: 8, ffn: 4096, vocab: "
         "32768, max_seq: 512, gated: true, norm: rms, position: rotary, tied: "
-        "false, moe: {experts: 8, top_k: 2, ffn: 2048}, mtp: 1}");
+        "false, attention_window: 128, global_every: 3, moe: {experts: 8, "
+        "top_k: 2, ffn: 2048}, mtp: 1}");
 }
 
 static double step_with(const struct step_world *w, const struct mw_layout *l,
