@@ -22,8 +22,10 @@ struct mw_args {
 void mw_args_flag(struct mw_args *args, const char *name);
 void mw_args_number(struct mw_args *args, const char *name, long long v);
 void mw_args_word(struct mw_args *args, const char *name, const char *v);
-/* Those of Megatron-LM that say what the model is. */
+/* Those of Megatron-LM that say what the model is; do they let exchanges with
+ * experts run beside other work? */
 void mw_args_model(struct mw_args *args);
+bool mw_args_overlaps_experts(const struct mw_export_in *in);
 
 enum mw_status mw_export_megatron(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err);

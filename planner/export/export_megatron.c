@@ -251,6 +251,12 @@ static void put_graphs(struct mw_args *w)
 
     switch (w->in->plan->layout.cuda_graph) {
     case MW_GRAPH_STACK:
+        if (w->in->ctx->stack.has_graphs) {
+            mw_export_note(w->out,
+                           "the predicted step is issued by CUDA graphs, which "
+                           "this file does not ask for: layout: cuda_graph "
+                           "writes them, or none prices what is written");
+        }
         return;
     case MW_GRAPH_NONE:
         mw_args_word(w, "cuda-graph-impl", "none");
@@ -393,11 +399,31 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "the MLP's activation is neither GELU nor "
                                 "SwiGLU");
     }
+    if (m->bias_mlp ? !m->bias_qkv || !m->bias_proj : m->bias_proj) {
+        return mw_export_refuse(err, "megatron_biases",
+                                "biases are of all products, of none, or of "
+                                "query, key and value alone");
+    }
     if (m->sandwich_norm) {
         return mw_export_refuse(err, "megatron_norms",
                                 "norms after attention and MLP have no option");
     }
     return MW_OK;
+}
+
+/* FSDP forbids what tensor and context parallelism demand before Blackwell, and
+ * exchanges beside other work want many queues (megatron/training/
+ * arguments.py, CUDA_DEVICE_MAX_CONNECTIONS). */
+static void put_connections(const struct mw_export_in *in,
+                            struct mw_export *out)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    bool has_many = mw_args_overlaps_experts(in) && l->tp * l->cp == 1;
+
+    if (l->zero < 2) {
+        mw_str_addf(&out->launch, "CUDA_DEVICE_MAX_CONNECTIONS=%d ",
+                    has_many ? 32 : 1);
+    }
 }
 
 enum mw_status mw_export_megatron(const struct mw_export_in *in,
@@ -428,11 +454,7 @@ enum mw_status mw_export_megatron(const struct mw_export_in *in,
     mw_args_model(&w);
     put_work(&w);
     put_placeholders(&w);
-    /* FSDP forbids what tensor and context parallelism demand before
-     * Blackwell (arguments.py:1048 and 1454). */
-    if (l->zero < 2) {
-        mw_str_add(&out->launch, "CUDA_DEVICE_MAX_CONNECTIONS=1 ");
-    }
+    put_connections(in, out);
     mw_export_torchrun(in, out);
     mw_str_addf(&out->launch, "pretrain_gpt.py $(cat %s)\n", in->file);
     if (l->zero >= 2 && (l->tp > 1 || l->cp > 1)) {

@@ -59,6 +59,96 @@ static void put_dispatcher(struct mw_args *w)
     }
 }
 
+/* What overlapped exchanges lack (core/transformer/transformer_config.py,
+ * overlap_moe_expert_parallel_comm; full recomputation came after 0.14); NULL:
+ * nothing. */
+static const char *exchanges_lack(const struct mw_export_in *in)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    bool is_again = l->recompute == MW_RECOMPUTE_FULL ||
+                    (l->recompute == MW_RECOMPUTE_SELECTIVE &&
+                     (mw_layout_modules(l) & MW_MODULE_MOE) != 0);
+
+    return l->pp > 1 && l->vpp == 1 ? "needs chunks (vpp) in a pipeline"
+           : l->dispatcher == MW_DISPATCH_ALLGATHER ? "needs all-to-alls"
+           : is_again ? "excludes recomputation of layers and of experts"
+           : l->overlap_shared_experts ? "excludes --moe-shared-expert-overlap"
+           : in->scenario->model.n_mtp > 1
+               ? "takes one layer of multi-token prediction"
+           : l->cuda_graph >= MW_GRAPH_LAYER ? "excludes captured MLPs"
+           : l->zero >= 2                    ? "is none of Megatron-FSDP's"
+                                             : NULL;
+}
+
+static bool hides_exchanges(const struct mw_export_in *in)
+{
+    return in->plan->layout.ep > 1 && in->ctx->stack.overlap_ep > 0;
+}
+
+bool mw_args_overlaps_experts(const struct mw_export_in *in)
+{
+    return hides_exchanges(in) && exchanges_lack(in) == NULL;
+}
+
+static void put_exchanges(struct mw_args *w)
+{
+    if (mw_args_overlaps_experts(w->in)) {
+        mw_args_flag(w, "overlap-moe-expert-parallel-comm");
+    } else if (hides_exchanges(w->in)) {
+        mw_export_note(w->out,
+                       "the predicted step hides exchanges with experts, but "
+                       "--overlap-moe-expert-parallel-comm %s: left out, and "
+                       "the step may be longer",
+                       exchanges_lack(w->in));
+    }
+}
+
+/* Scores by softmax unless experts have biases (DeepSeek-V3); experts of a
+ * token on few nodes by groups, one a node of the expert-parallel group. */
+static void put_router(struct mw_args *w)
+{
+    const struct mw_moe *e = &w->in->scenario->model.moe;
+    const struct mw_layout *l = &w->in->plan->layout;
+    int groups = l->ep * l->etp / w->in->ctx->gpus_per_node;
+
+    mw_args_number(w, "moe-router-topk", e->top_k);
+    if (e->router_bias) {
+        mw_args_word(w, "moe-router-score-function", "sigmoid");
+        mw_args_flag(w, "moe-router-enable-expert-bias");
+    } else if (e->top_k == 1) { /* a softmax of one score has no gradient */
+        mw_args_flag(w, "moe-router-pre-softmax");
+    }
+    if (e->node_limit > 0 && groups > e->node_limit &&
+        e->n_experts % groups == 0 && e->top_k >= e->node_limit) {
+        mw_args_number(w, "moe-router-num-groups", groups);
+        mw_args_number(w, "moe-router-group-topk", e->node_limit);
+    }
+}
+
+/* Which layers have experts, as runs of a list; all: the default. */
+static void put_moe_layers(struct mw_args *w)
+{
+    const struct mw_model *m = &w->in->scenario->model;
+    struct mw_str *f = &w->out->file;
+    const char *gap = "(";
+
+    if (mw_model_moe_layers(m, m->n_layers) == m->n_layers) {
+        return;
+    }
+    mw_str_add(f, "--moe-layer-freq ");
+    for (int i = 0, n; i < m->n_layers; i += n) {
+        bool is_moe = mw_model_layer_is_moe(m, i);
+
+        for (n = 1; i + n < m->n_layers &&
+                    mw_model_layer_is_moe(m, i + n) == is_moe;) {
+            n++;
+        }
+        mw_str_addf(f, "%s[%d]*%d", gap, is_moe, n);
+        gap = "+";
+    }
+    mw_str_add(f, ")\n");
+}
+
 static void put_experts(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
@@ -69,17 +159,14 @@ static void put_experts(struct mw_args *w)
         return;
     }
     mw_args_number(w, "num-experts", e->n_experts);
-    mw_args_number(w, "moe-router-topk", e->top_k);
     mw_args_number(w, "moe-ffn-hidden-size", e->ffn);
-    if (e->first_dense > 0) {
-        mw_str_addf(&w->out->file, "--moe-layer-freq ([0]*%d+[1]*%d)\n",
-                    e->first_dense,
-                    w->in->scenario->model.n_layers - e->first_dense);
-    } else if (e->every > 1) {
-        mw_args_number(w, "moe-layer-freq", e->every);
-    }
+    put_router(w);
+    put_moe_layers(w);
     if (e->shared_ffn > 0) {
         mw_args_number(w, "moe-shared-expert-intermediate-size", e->shared_ffn);
+    }
+    if (e->shared_ffn > 0 && e->shared_gate) {
+        mw_args_flag(w, "moe-shared-expert-gate");
     }
     if (k->capacity_factor > 0) {
         mw_str_addf(&w->out->file, "--moe-expert-capacity-factor %.6g\n",
@@ -91,11 +178,9 @@ static void put_experts(struct mw_args *w)
     if (l->overlap_shared_experts) {
         mw_args_flag(w, "moe-shared-expert-overlap");
     }
-    if (e->top_k == 1) { /* a softmax of one score has no gradient */
-        mw_args_flag(w, "moe-router-pre-softmax");
-    }
     mw_args_flag(w, "moe-grouped-gemm");
     put_dispatcher(w);
+    put_exchanges(w);
     mw_args_number(w, "expert-model-parallel-size", l->ep);
     mw_args_number(w, "expert-tensor-parallel-size", l->etp);
 }

@@ -63,6 +63,18 @@ expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args
 args "sum(int(s.strip('EmL')[2:]) for s in o['pipeline-model-parallel-layout'].split('|')) == 61"
 args "o['pipeline-model-parallel-layout'].startswith('Et*') and o['pipeline-model-parallel-layout'].endswith('mL') and o['pipeline-model-parallel-layout'].count('|') == 7"
 args "o['num-experts'] == '256' and o['expert-model-parallel-size'] == '16' and o['moe-layer-freq'] == '([0]*3+[1]*58)' and o['kv-lora-rank'] == '512' and o['fp8-format'] == 'hybrid'"
+args "o['moe-router-score-function'] == 'sigmoid' and o['moe-router-enable-expert-bias'] and 'moe-router-num-groups' not in o"
+grep -q 'overlap-moe-expert-parallel-comm needs chunks' stderr.txt || fail "no note on exchanges"
+# Exchanges beside other work; experts on few nodes; every second layer.
+scenario beside deepseek-v3 128 'tp: 1, pp: 8, vpp: 4, dp: 128, ep: 64, zero: 1, micro_batch: 2, schedule: interleaved-1f1b, recompute: selective, recompute_modules: [mla_up_proj]' ', dtype: bf16'
+sed -i 's/global_batch: 256/global_batch: 2048/' beside.yaml
+expect 0 "$mw" export beside.yaml --to megatron-core -o out.args
+args "o['overlap-moe-expert-parallel-comm'] and o['moe-router-num-groups'] == '8' and o['moe-router-group-topk'] == '4'"
+grep -q '^CUDA_DEVICE_MAX_CONNECTIONS=32 ' stdout.txt || fail "queues: $(cat stdout.txt)"
+printf 'format: 1\nmodel: {hidden: 1024, layers: 6, heads: 8, ffn: 4096, vocab: 32768, moe: {experts: 8, top_k: 2, ffn: 1024, every: 2}}\ncluster: {system: dgx-h100, nodes: 1}\nworkload: {seq: 2048, global_batch: 64}\nlayout: {dp: 8, ep: 8, zero: 1, recompute: full}\n' >second.yaml
+expect 0 "$mw" export second.yaml --to megatron-core -o out.args
+args "o['moe-layer-freq'] == '([0]*1+[1]*1+[0]*1+[1]*1+[0]*1+[1]*1)' and 'overlap-moe-expert-parallel-comm' not in o"
+grep -q 'excludes recomputation' stderr.txt || fail "no note on exchanges under recomputation"
 # Ways to the experts.
 dispatched='tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full'
 for how in alltoall allgather deepep hybridep; do

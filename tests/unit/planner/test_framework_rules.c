@@ -24,7 +24,8 @@ struct knobs {
     int modules, overlap_off;
     enum mw_optimizer_kind optimizer;
     double offload_optimizer, offload_activations;
-    int seq; /* 0: 256 */
+    int seq, batch; /* 0: 256 */
+    bool is_short;  /* FP8 on the way to experts */
     enum mw_dispatcher dispatcher;
     const char *system; /* other than the scenario's */
 };
@@ -75,7 +76,9 @@ static const struct rule_case cases[] = {
     {MEG, "megatron_offload_optimizer", {.optimizer = MW_OPTIMIZER_MOMENTUM, .offload_optimizer = 1}, {.offload_optimizer = 1}},
     {MEG, "megatron_offload_layers", {.offload_activations = 1}, {.offload_activations = 0.5}},
     {MEG, "megatron_offload_layers", {.offload_activations = 0.01}, {.offload_activations = 0.03}},
+    {MEG, "megatron_fp8_dispatch", {.experts = 8, .ep = 8, .is_short = true}, {.experts = 8, .ep = 8}},
 
+    {MDS, "mds_fp8_dispatch", {.experts = 8, .ep = 8, .is_short = true}, {.experts = 8, .is_short = true}},
     {MDS, "mds_moe_pp", {.experts = 8, .pp = 2}, {.experts = 8}},
     {MDS, "mds_etp", {.experts = 8, .tp = 4, .sp = true, .etp = 2}, {.experts = 8, .tp = 4, .sp = true, .etp = 4}},
     {MDS, "mds_kv_heads", {.tp = 8, .kv_heads = 4}, {.tp = 8}},
@@ -99,9 +102,12 @@ static const struct rule_case cases[] = {
     {TT, "titan_attention", {.zero = 3, .is_unfused = true}, {.zero = 3}},
     {TT, "titan_dropout", {.zero = 3, .has_dropout = true}, {.zero = 3}},
     {TT, "titan_mtp", {.zero = 3, .mtp = 1}, {.zero = 3}},
+    {TT, "titan_fp8_dispatch", {.zero = 3, .experts = 8, .ep = 8, .is_short = true}, {.zero = 3, .experts = 8, .ep = 8}},
     {TT, "titan_dispatcher", {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_HYBRIDEP},
      {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_DEEPEP}},
 
+    {NANO, "nanotron_microbatches", {.pp = 8, .batch = 12}, {.pp = 8, .batch = 14}},
+    {NANO, "nanotron_microbatches", {.pp = 8, .batch = 4}, {.pp = 8, .batch = 4, .schedule = "gpipe"}},
     {NANO, "nanotron_recompute", {.recompute = MW_RECOMPUTE_SELECTIVE}, {.recompute = MW_RECOMPUTE_FULL}},
     {NANO, "nanotron_attention", {.is_unfused = true}, {.dtype = BF16}},
     {NANO, "nanotron_attention", {.dtype = FP32}, {.dtype = FP16}},
@@ -117,6 +123,7 @@ static void set_model(const struct knobs *k, struct mw_model *m)
     m->moe = (struct mw_moe){.n_experts = k->experts,
                              .top_k = k->experts > 0 ? 2 : 0,
                              .ffn = 4096,
+                             .fp8_dispatch = k->is_short,
                              .every = 1};
     m->n_mtp = k->mtp;
     m->bias_mlp = k->has_bias;
@@ -127,6 +134,7 @@ static void set_model(const struct knobs *k, struct mw_model *m)
 static void set_work(const struct knobs *k, struct mw_workload *w)
 {
     w->seq = k->seq > 0 ? k->seq : 256;
+    w->global_batch = k->batch > 0 ? k->batch : 256;
     w->scaling = k->scaling;
     w->is_flash = !k->is_unfused;
     w->has_dropout = k->has_dropout;

@@ -208,7 +208,8 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
 
     if (m->n_kv_heads % l->tp != 0 || (l->cp > 1 && !k->is_flash) ||
         (k->is_flash && !is_half && !is_short) ||
-        (m->n_mtp > 0 && m->position == MW_POS_LEARNED)) {
+        (m->n_mtp > 0 && m->position == MW_POS_LEARNED) ||
+        (m->moe.fp8_dispatch && l->ep * l->etp > 1)) {
         return false;
     }
     if (strcmp(l->order, "tp-cp-ep-pp-dp") == 0 && l->pp > 1 &&
@@ -241,7 +242,7 @@ static bool may_run_other(const struct world *w, const struct mw_layout *l)
                 strcmp(l->schedule, "dualpipev") == 0;
     int borrowed = l->etp == 1 ? l->cp * l->tp : l->cp;
 
-    if (m->n_mtp > 0) {
+    if (m->n_mtp > 0 || (m->moe.fp8_dispatch && l->ep * l->etp > 1)) {
         return false;
     }
     switch (w->scenario.limits.framework) {
@@ -381,7 +382,9 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
     case MW_FRAMEWORK_NANOTRON:
         return is_plain_order && may_run_other(w, l) && l->vpp == 1 &&
                l->zero <= 1 && l->tp <= m->n_kv_heads &&
-               (l->pp == 1 || (one_of(l->schedule, afab) && n >= l->pp));
+               (l->pp == 1 ||
+                (one_of(l->schedule, afab) &&
+                 (strcmp(l->schedule, "gpipe") == 0 || n >= l->pp - 1)));
     default:
         return true;
     }
@@ -423,6 +426,7 @@ static void draw_kind(uint64_t seed, struct mw_scenario *s)
                          .ffn = 2048,
                          .every = 1};
 
+    moe.fp8_dispatch = pick(seed, 37, 4) == 0;
     s->model.moe = is_moe ? moe : (struct mw_moe){.every = 1};
     s->model.bias_mlp = is_odd && pick(seed, 30, 2) == 0;
     s->model.position =
