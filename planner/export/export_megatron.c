@@ -242,13 +242,22 @@ static void put_offload(struct mw_args *w)
     }
 }
 
-/* Of layers with experts the attention alone; scope "mlp" is of dense ones. */
+/* Scope "mlp" is of dense layers; "moe" is allowed for padded experts behind
+ * all-to-alls alone. */
+static const char *layer_scope(const struct mw_export_in *in)
+{
+    const struct mw_model *m = &in->scenario->model;
+    int n_moe = mw_model_moe_layers(m, m->n_layers);
+    bool has_dense = n_moe < m->n_layers;
+    bool has_moe = n_moe > 0 && in->scenario->workload.pads_to_capacity &&
+                   in->plan->layout.dispatcher == MW_DISPATCH_ALLTOALL;
+
+    return has_moe ? (has_dense ? "attn mlp moe" : "attn moe")
+                   : (has_dense ? "attn mlp" : "attn");
+}
+
 static void put_graphs(struct mw_args *w)
 {
-    bool has_dense = mw_model_moe_layers(&w->in->scenario->model,
-                                         w->in->scenario->model.n_layers) <
-                     w->in->scenario->model.n_layers;
-
     switch (w->in->plan->layout.cuda_graph) {
     case MW_GRAPH_STACK:
         if (w->in->ctx->stack.has_graphs) {
@@ -267,7 +276,7 @@ static void put_graphs(struct mw_args *w)
         break;
     case MW_GRAPH_LAYER:
         mw_args_word(w, "cuda-graph-impl", "transformer_engine");
-        mw_args_word(w, "cuda-graph-scope", has_dense ? "attn mlp" : "attn");
+        mw_args_word(w, "cuda-graph-scope", layer_scope(w->in));
         break;
     case MW_GRAPH_ITERATION:
         mw_args_word(w, "cuda-graph-impl", "local");

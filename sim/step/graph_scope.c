@@ -4,9 +4,12 @@
  * step, and the host is never waited for (Megatron-LM
  * megatron/core/transformer/cuda_graphs.py, megatron/core/full_cuda_graph.py).
  * Collectives inside are captured with the rest, those between experts are not:
- * how many tokens go where is known to the host first. Left out: memory of the
- * graphs' inputs and pools, gaps between kernels, which a graph makes smaller
- * (op_gap_s is the stack's), and capturing itself, once in a run.
+ * how many tokens go where is known to the host first, unless experts are
+ * padded to a capacity and reached by all-to-alls ("moe cuda graph is only
+ * supported with drop-padding MoE", "not [...] for flex or allgather token
+ * dispatcher", its arguments.py). Left out: memory of the graphs' inputs and
+ * pools, gaps between kernels, which a graph makes smaller (op_gap_s is the
+ * stack's), and capturing itself, once in a run.
  */
 #include "sim/step/step_int.h"
 
@@ -15,6 +18,18 @@ enum mw_cuda_graph mw_step_graph(const struct mw_step_price *p)
     return p->layout->cuda_graph != MW_GRAPH_STACK ? p->layout->cuda_graph
            : p->ctx->stack.has_graphs              ? MW_GRAPH_ITERATION
                                                    : MW_GRAPH_NONE;
+}
+
+bool mw_step_captures_routing(const struct mw_step_price *p,
+                              enum mw_step_unit unit)
+{
+    enum mw_cuda_graph graph = mw_step_graph(p);
+    bool is_fixed = p->scenario->workload.pads_to_capacity &&
+                    p->layout->dispatcher != MW_DISPATCH_ALLGATHER &&
+                    !mw_step_sends_once(p);
+
+    return graph == MW_GRAPH_ITERATION ||
+           (graph == MW_GRAPH_LAYER && mw_unit_is_layer(unit) && is_fixed);
 }
 
 bool mw_step_is_captured(const struct mw_step_price *p, enum mw_step_unit unit,
@@ -28,7 +43,8 @@ bool mw_step_is_captured(const struct mw_step_price *p, enum mw_step_unit unit,
         return mw_unit_is_layer(unit) && op->is_attention;
     case MW_GRAPH_LAYER:
         return mw_unit_is_layer(unit) &&
-               (op->is_attention || !mw_unit_is_moe(unit));
+               (op->is_attention || !mw_unit_is_moe(unit) ||
+                mw_step_captures_routing(p, unit));
     case MW_GRAPH_ITERATION:
         break;
     }

@@ -261,7 +261,7 @@ void mw_step_price_unit(struct mw_step_price *p, enum mw_step_unit unit,
         beside[phase] = at.beside;
         add_chunks(p, unit, &ops, out, child[phase]);
         out->host_s += mw_step_graph_s(p, at.n_captured);
-        if (ops.n > 0 && mw_step_graph(p) != MW_GRAPH_ITERATION) {
+        if (ops.n > 0 && !mw_step_captures_routing(p, unit)) {
             /* F and B and W alike */
             out->host_s += n_routers(p, unit) * p->ctx->stack.host_moe_s / 3;
         }

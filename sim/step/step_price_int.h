@@ -141,6 +141,9 @@ enum mw_cuda_graph mw_step_graph(const struct mw_step_price *p);
 /* Is an operator of a unit inside a graph? */
 bool mw_step_is_captured(const struct mw_step_price *p, enum mw_step_unit unit,
                          const struct mw_op *op);
+/* Is what sends tokens to a unit's experts, and they, inside one? */
+bool mw_step_captures_routing(const struct mw_step_price *p,
+                              enum mw_step_unit unit);
 /* Host's time for the graphs of a phase of a unit that has so many operators
  * in them. */
 double mw_step_graph_s(const struct mw_step_price *p, int n_captured);

@@ -183,6 +183,9 @@ scenario graph llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: layer'
 expect 0 "$mw" export graph.yaml --to megatron-core -o out.args
 grep -qx -- '--cuda-graph-scope attn mlp' out.args || fail "graphs: $(grep graph out.args)"
 args "o['cuda-graph-impl'] == 'transformer_engine' and o['te-rng-tracker']"
+scenario padded mixtral-8x7b 2 'tp: 1, dp: 16, ep: 8, zero: 1, cuda_graph: layer, dispatcher: alltoall' ', capacity_factor: 1, pad_to_capacity: true'
+expect 0 "$mw" export padded.yaml --to megatron-core -o out.args
+grep -qx -- '--cuda-graph-scope attn moe' out.args || fail "graphs: $(grep graph out.args)"
 scenario whole llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: full_iteration'
 expect 0 "$mw" export whole.yaml --to megatron-core -o out.args
 args "o['cuda-graph-impl'] == 'local' and o['cuda-graph-scope'] == 'full_iteration' and o['no-check-for-nan-in-loss-and-grad']"

@@ -142,6 +142,30 @@ static void test_layer_of_experts(void **state)
     step_world_close(&w);
 }
 
+/* Experts padded to a capacity behind all-to-alls have shapes that the host
+ * knows: all of their layer is one graph. Kernels that dispatch do not go in.
+ */
+static void test_layer_of_padded_experts(void **state)
+{
+    struct step_world w;
+    struct mw_layout layer = tensor_parallel(MW_GRAPH_LAYER);
+
+    (void)state;
+    open_world(&w, "mixtral-8x7b", "megatron-core");
+    layer.dispatcher = MW_DISPATCH_ALLTOALL;
+    w.s.workload.capacity_factor = 1;
+    w.s.workload.pads_to_capacity = true;
+    for (int phase = MW_PHASE_F; phase < MW_PHASE_COUNT; phase++) {
+        mw_assert_near(host_s(&w, &layer, MW_UNIT_MOE, (enum mw_phase)phase),
+                       phase != MW_PHASE_R ? w.ctx.stack.host_op_s : 0, 0, 0);
+    }
+    step_forms_agree(&w, &layer);
+    layer.dispatcher = MW_DISPATCH_DEEPEP;
+    assert_true(host_s(&w, &layer, MW_UNIT_MOE, MW_PHASE_F) >
+                w.ctx.stack.host_moe_s / 3);
+    step_world_close(&w);
+}
+
 static double step_s(const char *stack, enum mw_cuda_graph graph)
 {
     struct mw_layout l = tensor_parallel(graph);
@@ -195,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_dense_layer),
         cmocka_unit_test(test_recomputed_layer),
         cmocka_unit_test(test_layer_of_experts),
+        cmocka_unit_test(test_layer_of_padded_experts),
         cmocka_unit_test(test_scope_of_the_stack),
     };
 
