@@ -213,6 +213,7 @@ enum mw_status mw_hwdb_check(const struct mw_hwdb *db, struct mw_err *err)
                   {MW_HW_ALPHA_BETA, mw_hw_check_alpha_beta},
                   {MW_HW_ACHIEVED, mw_hw_check_achieved},
                   {MW_HW_PROFILES, mw_hw_check_profiles},
+                  {MW_HW_RECIPES, mw_hw_check_recipes},
                   {MW_HW_KERNELS, mw_hw_check_kernels},
                   {MW_HW_CURVES, mw_hw_check_curves}};
     int n_bad = check_names(db, err);

@@ -8,6 +8,7 @@
  *   I integer   I_ integer that must be there    (0 <= value, not known: 0)
  */
 #include "hwdb/hwdb_int.h"
+#include "hwdb/recipe.h"
 
 #include <math.h>
 
@@ -262,6 +263,30 @@ static const struct mw_csv_field profile_fields[] = {
     S_(value),     ORIGIN,          S(note),       END};
 #undef ROW
 
+#define ROW mw_recipe
+static const struct mw_csv_field recipe_fields[] = {S_(framework),
+                                                    S_(from_version),
+                                                    S(to_version),
+                                                    S_(model),
+                                                    S_(gpu),
+                                                    S_(dtype),
+                                                    I_(tp),
+                                                    I_(pp),
+                                                    I_(cp),
+                                                    I_(ep),
+                                                    I_(micro_batch),
+                                                    S(recompute),
+                                                    I(recompute_layers),
+                                                    I(offload_layers),
+                                                    S(cuda_graph),
+                                                    S(dispatcher),
+                                                    N(capacity_factor),
+                                                    S(unsaid),
+                                                    ORIGIN,
+                                                    S(note),
+                                                    END};
+#undef ROW
+
 #define ROW mw_hw_machine_row
 static const struct mw_csv_field machine_fields[] = {S_(key), S(value), END};
 #undef ROW
@@ -343,6 +368,12 @@ const struct mw_hw_desc mw_hw_descs[MW_HW_N_TABLES] = {
                         profile_fields,
                         sizeof(struct mw_hw_profile_row),
                         true},
+    [MW_HW_RECIPES] = {"recipes",
+                       {"framework", "from_version", "model", "gpu", "dtype",
+                        "pp", "ep", "micro_batch"},
+                       recipe_fields,
+                       sizeof(struct mw_recipe),
+                       true},
     [MW_HW_KERNELS] = {"kernels",
                        {"device", "op", "pass", "dtype", "m", "n", "k", "kv"},
                        kernel_fields,

@@ -26,6 +26,7 @@ enum mw_hw_table_id {
     MW_HW_ACHIEVED,
     MW_HW_CONSTANTS,
     MW_HW_PROFILES,
+    MW_HW_RECIPES,
     MW_HW_KERNELS,
     MW_HW_CURVES,
     MW_HW_MACHINE,
@@ -260,6 +261,7 @@ void mw_hw_check_alpha_beta(struct mw_hw_check *c);
 void mw_hw_check_achieved(struct mw_hw_check *c);
 void mw_hw_check_constants(struct mw_hw_check *c);
 void mw_hw_check_profiles(struct mw_hw_check *c); /* profile.c */
+void mw_hw_check_recipes(struct mw_hw_check *c);  /* recipe.c */
 void mw_hw_check_kernels(struct mw_hw_check *c);
 void mw_hw_check_curves(struct mw_hw_check *c);
 

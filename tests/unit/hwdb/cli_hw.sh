@@ -11,9 +11,9 @@ says() {
 }
 
 expect 0 "$mw" hw check
-grep -qE '^[0-9]+ rows of 14 tables and [0-9]+ measured kernels checked$' stdout.txt || fail "hw check"
+grep -qE '^[0-9]+ rows of 15 tables and [0-9]+ measured kernels checked$' stdout.txt || fail "hw check"
 expect 0 "$mw" hw check --json
-json "o['ok'] is True and o['rows'] > 290 and o['tables'] == 14"
+json "o['ok'] is True and o['rows'] > 290 and o['tables'] == 15"
 
 expect 0 "$mw" hw list
 says dgx-h100
@@ -26,7 +26,7 @@ expect 0 "$mw" hw list nvlink --json
 json "[r['link_GBps_per_dir'] for r in o['rows'] if r['generation'] == '4'] == [25]"
 json "[r['raw_link_GBps_per_dir'] for r in o['rows'] if r['generation'] == '6'] == [None]"
 for table in nvlink nvswitch pcie infiniband ethernet latency systems gpus \
-    costs alpha_beta achieved_matmul constants profiles kernels curves machine model_error; do
+    costs alpha_beta achieved_matmul constants profiles recipes kernels curves machine model_error; do
     expect 0 "$mw" hw list "$table"
     [ -s stderr.txt ] && fail "hw list $table writes to stderr"
     expect 0 "$mw" hw list "$table" --json

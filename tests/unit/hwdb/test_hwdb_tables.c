@@ -60,7 +60,8 @@ static void test_check_passes_and_no_row_is_lost(void **state)
     } tables[] = {{"gpus", 54},      {"nvlink", 9},           {"nvswitch", 6},
                   {"pcie", 5},       {"infiniband", 11},      {"ethernet", 8},
                   {"latency", 19},   {"systems", 43},         {"costs", 24},
-                  {"alpha_beta", 5}, {"achieved_matmul", 20}, {"profiles", 90}};
+                  {"alpha_beta", 5}, {"achieved_matmul", 20}, {"profiles", 90},
+                  {"recipes", 60}};
     const struct mw_hwdb *db = *state;
     struct mw_err err = {0};
     assert_int_equal(mw_hwdb_check(db, &err), MW_OK);
