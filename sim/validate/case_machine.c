@@ -219,20 +219,28 @@ static void take_network(struct mw_case *c, int gpus_per_node)
     mw_cost_ctx_take_curves(&c->ctx);
 }
 
+const struct mw_gpu *mw_case_gpu(const struct mw_case *c)
+{
+    const char *name = gpu_alias(mw_text_head(c->arena, c->row->gpu));
+    const struct mw_gpu *gpu;
+
+    if (mw_hwdb_gpu(c->db, name, &gpu, NULL) == MW_OK) {
+        return gpu;
+    }
+    name = gpu_alias(
+        mw_arena_printf(c->arena, "%.*s", (int)strcspn(name, " "), name));
+    return mw_hwdb_gpu(c->db, name, &gpu, NULL) == MW_OK ? gpu : NULL;
+}
+
 void mw_case_machine(struct mw_case *c)
 {
     const struct mw_measured *r = c->row;
-    const char *name = gpu_alias(mw_text_head(c->arena, r->gpu));
-    const struct mw_gpu *gpu;
+    const struct mw_gpu *gpu = mw_case_gpu(c);
     const struct mw_system *system;
     int gpus = (int)r->gpus, nodes = isnan(r->nodes) ? 0 : (int)r->nodes;
     struct mw_err why = {0};
 
-    if (mw_hwdb_gpu(c->db, name, &gpu, NULL) != MW_OK) {
-        name = gpu_alias(
-            mw_arena_printf(c->arena, "%.*s", (int)strcspn(name, " "), name));
-    }
-    if (mw_hwdb_gpu(c->db, name, &gpu, NULL) != MW_OK) {
+    if (gpu == NULL) {
         mw_case_skip(c, "unknown GPU '%s'", r->gpu);
         return;
     }

@@ -40,7 +40,8 @@ bool mw_fill_is_guess(enum mw_fill fill)
         UINT64_C(1) << MW_FILL_STACK | UINT64_C(1) << MW_FILL_GPU_VARIANT |
         UINT64_C(1) << MW_FILL_SYSTEM | UINT64_C(1) << MW_FILL_TIED |
         UINT64_C(1) << MW_FILL_FAMILY | UINT64_C(1) << MW_FILL_MUON |
-        UINT64_C(1) << MW_FILL_ETP | UINT64_C(1) << MW_FILL_VPP_OVERLAP;
+        UINT64_C(1) << MW_FILL_ETP | UINT64_C(1) << MW_FILL_VPP_OVERLAP |
+        UINT64_C(1) << MW_FILL_RECIPE;
     static const uint64_t follows_from_others =
         UINT64_C(1) << MW_FILL_DP | UINT64_C(1) << MW_FILL_MICRO_BATCH_STEPS |
         UINT64_C(1) << MW_FILL_STEP_TIME | UINT64_C(1) << MW_FILL_ZERO_BUBBLE |
@@ -341,6 +342,7 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
         mw_case_workload(c);
     }
     if (c->skipped == NULL) {
+        mw_case_recipe(c);
         mw_case_partition(c);
         mw_case_machine(c);
     }

@@ -97,6 +97,10 @@
     X(CP_FORM, "cp_form",                                                      \
       "a2a for SimuMax's runs on B200 (--cp-comm-type a2a, its guide to "      \
       "repeating them, section 7), else what the row says, or p2p")            \
+    X(RECIPE, "recipe",                                                        \
+      "the published recipe of the release, model, device and layout "         \
+      "(recipes.csv): recomputation and offload where the row says none, "     \
+      "CUDA graphs, the experts' dispatcher and capacity")                     \
     X(RECOMPUTE, "recompute", "none")                                          \
     X(DTYPE, "dtype", "bf16")                                                  \
     X(SCHEDULE, "schedule", "1f1b, or interleaved-1f1b with vpp > 1")          \

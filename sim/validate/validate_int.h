@@ -79,6 +79,11 @@ void mw_case_model(struct mw_case *c);
 void mw_case_workload(struct mw_case *c);
 void mw_case_layout(struct mw_case *c);
 void mw_case_machine(struct mw_case *c);
+/* The device that the row's GPU is called in the database, NULL: none is. */
+const struct mw_gpu *mw_case_gpu(const struct mw_case *c);
+/* case_recipe.c: what a published recipe says of the run; needs model, workload
+ * and layout. */
+void mw_case_recipe(struct mw_case *c);
 /* Layers of the stages; needs model and layout. */
 void mw_case_partition(struct mw_case *c);
 /* Does the row print a time, or a rate that a time follows from? */
