@@ -40,11 +40,12 @@ static enum mw_status job_of(const struct mw_plan_args *a,
                              const struct mw_front_point *p,
                              struct mw_sim_job *out, struct mw_err *err)
 {
-    struct mw_cost_ctx part = *ctx; /* sizes alone matter here */
+    struct mw_scenario of = *scenario; /* sizes alone matter here */
+    struct mw_cost_ctx part = *ctx;
 
-    part.n_nodes = p->n_nodes;
-    return mw_sim_job_make(&a->job, scenario, &part, p->plan.step_time_s, out,
-                           err);
+    of.cluster.n_nodes = part.n_nodes = p->n_nodes;
+    of.cluster.spare_nodes = p->n_spares;
+    return mw_sim_job_make(&a->job, &of, &part, p->plan.step_time_s, out, err);
 }
 
 static void add_row(struct mw_table *t, const struct mw_front_point *p,
@@ -54,6 +55,9 @@ static void add_row(struct mw_table *t, const struct mw_front_point *p,
 
     mw_table_row(t);
     mw_table_cell(t, "%d", p->n_nodes);
+    if (p->domain_nodes > 0) {
+        mw_table_cell(t, "%d", p->domain_nodes);
+    }
     mw_table_cell(t, "%lld", (long long)p->gpus);
     mw_table_cell(t, "%s", mw_fmt_seconds(p->plan.step_time_s, time));
     mw_table_cell(t, "%s", mw_fmt_bytes(p->plan.peak_bytes, peak));
@@ -76,6 +80,10 @@ static json_t *point_json(const struct mw_front_point *p,
 
     mw_json_set_int(o, "nodes", p->n_nodes);
     mw_json_set_int(o, "gpus", p->gpus);
+    if (p->domain_nodes > 0) {
+        mw_json_set_int(o, "domain_nodes", p->domain_nodes);
+        mw_json_set_int(o, "spare_nodes", p->n_spares);
+    }
     mw_json_set_real(o, "usd_per_token", p->usd_per_token);
     mw_json_set_real(o, "J_per_token", p->J_per_token);
     if (job) {
@@ -120,10 +128,11 @@ static enum mw_status show_points(const struct mw_plan_args *a,
 }
 
 static void print_foot(const struct mw_plan_args *a, const struct mw_front *f,
-                       int64_t fewest)
+                       bool is_cut, int64_t fewest)
 {
-    printf("\n%d numbers of nodes searched, %d without a plan; %s.\n",
-           f->n_searches, f->n_infeasible,
+    printf("\n%d numbers of nodes%s searched, %d without a plan; %s.\n",
+           f->n_searches, is_cut ? " and ways to cut the racks" : "",
+           f->n_infeasible,
            f->is_proved ? "each proved best" : "not all proved");
     if (a->within_s > 0 && fewest > 0) {
         printf("The fewest GPUs that end within %.1f days: %lld.\n",
@@ -146,6 +155,9 @@ static enum mw_status print_front(const struct mw_plan_args *a,
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         mw_table_col(t, names[i], true);
+        if (i == 0 && scenario->cluster.domains.n > 0) {
+            mw_table_col(t, "in a domain", true);
+        }
     }
     if (a->job.tokens > 0) {
         mw_table_col(t, "days", true);
@@ -159,7 +171,7 @@ static enum mw_status print_front(const struct mw_plan_args *a,
                scenario->name, (long long)scenario->workload.global_batch,
                ctx->stack.name);
         mw_table_print(t, stdout);
-        print_foot(a, f, fewest);
+        print_foot(a, f, scenario->cluster.domains.n > 1, fewest);
     }
     mw_table_free(t);
     return status;

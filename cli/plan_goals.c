@@ -14,51 +14,45 @@ static const double day_s = 86400;
 
 /* ---- a deadline ------------------------------------------------------------
  */
-struct deadline {
-    const struct mw_plan_args *a;
-    const struct mw_scenario *scenario;
-    const struct mw_cost_ctx *ctx;
-};
-
-static bool is_allowed(const struct deadline *d, int n_nodes,
-                       double step_time_s)
+static bool is_allowed(const struct mw_plan_args *a,
+                       const struct mw_scenario *scenario,
+                       const struct mw_cost_ctx *ctx, double step_time_s)
 {
-    struct mw_cost_ctx part = *d->ctx; /* sizes alone matter here */
-    struct mw_sim_job_args args = d->a->job;
+    struct mw_sim_job_args args = a->job;
     struct mw_sim_job job;
 
-    part.n_nodes = n_nodes;
     args.expected_only = true;
-    return mw_sim_job_make(&args, d->scenario, &part, step_time_s, &job,
-                           NULL) == MW_OK &&
-           (!(d->a->within_s > 0) || job.job.wall_s <= d->a->within_s) &&
-           (!(d->a->cap_usd > 0) || job.usd_low <= d->a->cap_usd);
+    return mw_sim_job_make(&args, scenario, ctx, step_time_s, &job, NULL) ==
+               MW_OK &&
+           (!(a->within_s > 0) || job.job.wall_s <= a->within_s) &&
+           (!(a->cap_usd > 0) || job.usd_low <= a->cap_usd);
 }
 
 /* The whole job's time and money grow with the step, so halving finds the
  * longest that ends in time (failures included) and within the money, to a
  * millionth of what a job without failures could take; 0: none. */
-static double max_step_s(const void *deadline, int n_nodes)
+static double max_step_s(const void *deadline,
+                         const struct mw_scenario *scenario,
+                         const struct mw_cost_ctx *ctx)
 {
     enum { HALVINGS = 20 }; /* each a whole job, failures expected */
-    const struct deadline *d = deadline;
-    const struct mw_workload *w = &d->scenario->workload;
-    double n_steps =
-        d->a->job.tokens / ((double)w->global_batch * (double)w->seq);
-    double price = mw_plan_prices(d->a, d->ctx).usd_per_gpu_hour / 3600 *
-                   n_nodes * d->ctx->gpus_per_node;
+    const struct mw_plan_args *a = deadline;
+    const struct mw_workload *w = &scenario->workload;
+    double n_steps = a->job.tokens / ((double)w->global_batch * (double)w->seq);
+    double price = mw_plan_prices(a, ctx).usd_per_gpu_hour / 3600 *
+                   ctx->n_nodes * ctx->gpus_per_node;
     double low = 0, high = HUGE_VAL;
 
-    if (d->a->within_s > 0) {
-        high = d->a->within_s / n_steps;
+    if (a->within_s > 0) {
+        high = a->within_s / n_steps;
     }
-    if (d->a->cap_usd > 0) {
-        high = fmin(high, d->a->cap_usd / price / n_steps);
+    if (a->cap_usd > 0) {
+        high = fmin(high, a->cap_usd / price / n_steps);
     }
     for (int i = 0; i < HALVINGS; i++) {
         double mid = low + (high - low) / 2;
 
-        *(is_allowed(d, n_nodes, mid) ? &low : &high) = mid;
+        *(is_allowed(a, scenario, ctx, mid) ? &low : &high) = mid;
     }
     return low;
 }
@@ -68,13 +62,12 @@ enum mw_status mw_plan_goals(const struct mw_plan_args *a,
                              const struct mw_cost_ctx *ctx,
                              struct mw_goals_result *out, struct mw_err *err)
 {
-    struct deadline deadline = {a, scenario, ctx};
     struct mw_goals_ask ask = {
         .objective = a->objective,
         .prices = mw_plan_prices(a, ctx),
         .is_any_nodes = a->cap_usd > 0,
         .max_step_s = a->within_s > 0 || a->cap_usd > 0 ? max_step_s : NULL,
-        .deadline = &deadline};
+        .deadline = a};
 
     if (a->cap_usd > 0 && !(ask.prices.usd_per_gpu_hour > 0)) {
         return mw_fail(err, MW_EUSAGE,
@@ -137,7 +130,10 @@ void mw_plan_goals_print(const struct mw_plan_args *a,
     printf("\n");
     mw_table_print(t, stdout);
     mw_table_free(t);
-    printf("%d numbers of nodes, %d searches", g->n_counts, g->n_searches);
+    bool is_cut = g->scenario.cluster.domains.n > 1;
+
+    printf("%d numbers of nodes%s, %d searches", g->n_counts,
+           is_cut ? " and ways to cut the racks" : "", g->n_searches);
     if (a->within_s > 0) {
         printf("; %.4g tokens within %.1f days", a->job.tokens,
                a->within_s / day_s);
@@ -146,8 +142,12 @@ void mw_plan_goals_print(const struct mw_plan_args *a,
         printf("; %.4g tokens for at most %.4g US dollars", a->job.tokens,
                a->cap_usd);
     }
-    printf("; the plans are for %d node%s.\n", g->n_nodes,
+    printf("; the plans are for %d node%s", g->n_nodes,
            g->n_nodes == 1 ? "" : "s");
+    if (is_cut) {
+        printf(" in domains of %d", g->scenario.cluster.domain_nodes);
+    }
+    printf(".\n");
 }
 
 json_t *mw_plan_goals_json(const struct mw_plan_args *a,
@@ -170,6 +170,9 @@ json_t *mw_plan_goals_json(const struct mw_plan_args *a,
     mw_json_set(o, "goals", list);
     mw_json_set_int(o, "nodes", g->n_nodes);
     mw_json_set_int(o, "gpus", (long long)g->n_nodes * g->ctx.gpus_per_node);
+    if (g->scenario.cluster.domains.n > 1) {
+        mw_json_set_int(o, "domain_nodes", g->scenario.cluster.domain_nodes);
+    }
     mw_json_set_int(o, "searches", g->n_searches);
     mw_json_set_bool(o, "proved_optimal", g->is_proved);
     if (a->within_s > 0) {

@@ -65,6 +65,30 @@ struct choices {
     struct mw_spares spares;
 };
 
+/* A search under each way to cut the racks, by itself, as a shard or joined;
+ * without a choice one. */
+static enum mw_status find_cut(const struct mw_plan_args *a,
+                               const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               struct mw_domains *domains,
+                               struct mw_goals_result *out, struct mw_err *err)
+{
+    enum mw_status status =
+        a->n_merges > 0
+            ? mw_plan_join(a, scenario, ctx, domains, &out->search, err)
+        : a->part ? mw_plan_shard(a, scenario, ctx, domains, &out->search, err)
+        : scenario->cluster.domains.n > 1
+            ? mw_domains_search(scenario, ctx, &a->search, domains,
+                                &out->search, err)
+            : mw_search(scenario, ctx, &a->search, &out->search, err);
+
+    if (domains->n > 0) {
+        out->scenario = domains->scenario;
+        out->ctx = domains->ctx;
+    }
+    return status;
+}
+
 /* One search, or one for each way to cut the racks or number of spare nodes, or
  * one after the other by the objective's goals, which may choose another number
  * of nodes. */
@@ -74,26 +98,12 @@ static enum mw_status find(const struct mw_plan_args *a,
                            struct choices *choices, struct mw_goals_result *out,
                            struct mw_err *err)
 {
-    struct mw_domains *domains = &choices->domains;
     struct mw_spares *spares = &choices->spares;
 
     if (a->has_goals) {
         return mw_plan_goals(a, scenario, ctx, out, err);
     }
     *out = (struct mw_goals_result){.scenario = *scenario, .ctx = *ctx};
-    if (a->n_merges > 0) {
-        return mw_plan_join(a, scenario, ctx, &out->search, err);
-    }
-    if (scenario->cluster.domains.n > 1 && !a->part) {
-        enum mw_status status = mw_domains_search(scenario, ctx, &a->search,
-                                                  domains, &out->search, err);
-
-        if (domains->n > 0) {
-            out->scenario = domains->scenario;
-            out->ctx = domains->ctx;
-        }
-        return status;
-    }
     if (scenario->limits.spare_nodes.n > 0) {
         enum mw_status status =
             mw_plan_spares(a, scenario, ctx, spares, &out->search, err);
@@ -102,7 +112,7 @@ static enum mw_status find(const struct mw_plan_args *a,
         out->ctx = spares->ctx;
         return status;
     }
-    return mw_search(scenario, ctx, &a->search, &out->search, err);
+    return find_cut(a, scenario, ctx, &choices->domains, out, err);
 }
 
 /* What was asked for beside the plans. */
@@ -155,16 +165,6 @@ int mw_plan_run(const struct mw_plan_args *a,
     enum mw_status status = found;
     bool has_plan = g.search.n_plans > 0;
 
-    if (a->part && (found == MW_OK || found == MW_ENO || found == MW_EINTR)) {
-        struct mw_err wrong = {0};
-
-        if (mw_plan_write_part(a, scenario, ctx, &g.search, &wrong) != MW_OK) {
-            err = wrong;
-            status = wrong.status;
-        } else if (found == MW_ENO) {
-            status = MW_OK; /* nothing in this shard is no answer yet */
-        }
-    }
     if (has_plan) {
         enum mw_status written = write_best(a, &g.scenario, &g.search, &err);
 

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "cli/cli.h"
 #include "cli/sim_job.h"
+#include "planner/domains.h"
 #include "planner/goals.h"
 #include "planner/spares.h"
 
@@ -36,6 +37,12 @@ struct mw_plan_args {
     bool has_goals;
 };
 
+/* Takes the objective, the margin and the scenario's choices into a; MW_EUSAGE
+ * for what cannot go together (plan_prepare.c). */
+enum mw_status mw_plan_prepare(struct mw_plan_args *a,
+                               struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               struct mw_err *err);
 /* KEY=VALUE,... of an option into a search's pinned dimensions. */
 enum mw_status mw_plan_pairs(const char *option, const char *text,
                              struct mw_search_opts *search, struct mw_err *err);
@@ -83,28 +90,28 @@ enum mw_status mw_plan_goals(const struct mw_plan_args *a,
                              const struct mw_scenario *scenario,
                              const struct mw_cost_ctx *ctx,
                              struct mw_goals_result *out, struct mw_err *err);
-/* --merge: the parts as one result; --part: a shard's result to its file
- * (plan_shard.c). */
+/* --merge: the parts as one result; --shard: what it found, written to its file
+ * (plan_shard.c). Where racks can be cut in several ways *domains has them all
+ * and *out is the best one's. */
 enum mw_status mw_plan_join(const struct mw_plan_args *a,
                             const struct mw_scenario *scenario,
                             const struct mw_cost_ctx *ctx,
+                            struct mw_domains *domains,
                             struct mw_search_result *out, struct mw_err *err);
-enum mw_status mw_plan_write_part(const struct mw_plan_args *a,
-                                  const struct mw_scenario *scenario,
-                                  const struct mw_cost_ctx *ctx,
-                                  const struct mw_search_result *r,
-                                  struct mw_err *err);
+enum mw_status mw_plan_shard(const struct mw_plan_args *a,
+                             const struct mw_scenario *scenario,
+                             const struct mw_cost_ctx *ctx,
+                             struct mw_domains *domains,
+                             struct mw_search_result *out, struct mw_err *err);
 void mw_plan_goals_print(const struct mw_plan_args *a,
                          const struct mw_goals_result *g);
 json_t *mw_plan_goals_json(const struct mw_plan_args *a,
                            const struct mw_goals_result *g);
 /* limits: spare_nodes, one search each (plan_spares.c). */
-enum mw_status mw_plan_spares(const struct mw_plan_args *a,
-                              const struct mw_scenario *scenario,
-                              const struct mw_cost_ctx *ctx,
-                              struct mw_spares *out,
-                              struct mw_search_result *result,
-                              struct mw_err *err);
+enum mw_status
+mw_plan_spares(const struct mw_plan_args *a, const struct mw_scenario *scenario,
+               const struct mw_cost_ctx *ctx, struct mw_spares *out,
+               struct mw_search_result *result, struct mw_err *err);
 void mw_plan_view_spares(const struct mw_spares *s, json_t *json,
                          bool is_shown);
 /* plan --experts (plan_experts.c): returns the exit status. */

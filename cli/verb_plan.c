@@ -419,89 +419,14 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-/* The objective: the option's or the scenario's; what a single search cannot
- * rank by takes several. */
-static void take_objective(struct mw_plan_args *a,
-                           const struct mw_scenario *scenario)
-{
-    if (a->search.rank_by != MW_RANK_TIME) {
-        return; /* --pareto */
-    }
-    if (a->objective.n == 0) {
-        a->objective = scenario->objective;
-    }
-    bool is_memory = mw_objective_is(&a->objective, MW_GOAL_MEMORY);
-
-    a->has_goals =
-        a->within_s > 0 || a->cap_usd > 0 ||
-        !(is_memory || mw_objective_is(&a->objective, MW_GOAL_STEP_TIME));
-    a->search.rank_by =
-        is_memory && !a->has_goals ? MW_RANK_MEMORY : MW_RANK_TIME;
-}
-
-static bool is_ranking(const struct mw_plan_args *a)
-{
-    return !a->experts && !a->front && !a->mixed && !a->why_not;
-}
-
-/* Choosing spare nodes weighs whole jobs, which need to know how long. */
-static enum mw_status check_spares(const struct mw_plan_args *a,
-                                   struct mw_err *err)
-{
-    if (!(a->job.tokens > 0)) {
-        return mw_fail(err, MW_EUSAGE,
-                       "limits: spare_nodes is a choice by the time of the "
-                       "whole job: --tokens N says how long it is");
-    }
-    if (a->has_goals || a->search.rank_by != MW_RANK_TIME || a->part ||
-        a->n_merges > 0) {
-        return mw_fail(err, MW_EUSAGE,
-                       "limits: spare_nodes is a choice by the time of the "
-                       "whole job: not with another objective, --pareto, "
-                       "--within, --cap, --shard or --merge");
-    }
-    return MW_OK;
-}
-
 static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx)
 {
-    struct mw_limits *limits = &scenario->limits;
-    double capacity =
-        limits->memory_bytes > 0 ? limits->memory_bytes : ctx->gpu->mem_bytes;
+    struct mw_err err = {0};
 
-    if (a->margin_bytes > 0) {
-        if (!(a->margin_bytes < capacity)) {
-            struct mw_err err = {0};
-            char text[MW_FMT_MAX];
-
-            mw_fail(&err, MW_EUSAGE, "--memory-margin: a rank has only %s",
-                    mw_fmt_bytes(capacity, text));
-            return mw_cli_fail(&err);
-        }
-        limits->has_memory_fraction = true;
-        limits->memory_fraction = 1 - a->margin_bytes / capacity;
-    }
-    take_objective(a, scenario);
-    if (a->has_goals && (a->part || a->n_merges > 0)) {
-        struct mw_err err = {0};
-
-        mw_fail(&err, MW_EUSAGE,
-                "--shard and --merge are of one search: objective step_time or "
-                "memory (--objective)");
+    if (mw_plan_prepare(a, scenario, ctx, &err) != MW_OK) {
         return mw_cli_fail(&err);
     }
-    if (scenario->limits.spare_nodes.n > 0 && is_ranking(a)) {
-        struct mw_err err = {0};
-
-        if (check_spares(a, &err) != MW_OK) {
-            return mw_cli_fail(&err);
-        }
-    }
-    if (a->search.top == 0) {
-        a->search.top = (int)a->top;
-    }
-    a->is_staged = a->is_staged || a->lp; /* its program is what is written */
     if (a->experts) {
         return mw_plan_run_experts(a, scenario);
     }

@@ -25,22 +25,69 @@ static void note(struct mw_domain_choice *c, const struct mw_domains *at,
     c->n_gpus = cluster->n_nodes * at->ctx.gpus_per_node;
     c->spare_nodes = cluster->spare_nodes;
     c->step_time_s = r->n_plans > 0 ? r->plans[0].step_time_s : 0;
-    c->is_proved = r->n_plans == 0 || r->proved_optimal;
+    c->peak_bytes = r->n_plans > 0 ? r->plans[0].peak_bytes : 0;
+    c->is_proved = r->n_plans > 0 ? r->proved_optimal : r->is_complete;
 }
 
-static bool is_faster(const struct mw_domain_choice *a,
-                      const struct mw_domain_choice *b)
+/* By time, or by memory and then time; a choice without a plan comes last. */
+static bool is_better(const struct mw_domain_choice *a,
+                      const struct mw_domain_choice *b, enum mw_rank_by by)
 {
-    return a->step_time_s > 0 &&
-           (!(b->step_time_s > 0) || a->step_time_s < b->step_time_s);
+    if (!(a->step_time_s > 0) || !(b->step_time_s > 0)) {
+        return a->step_time_s > 0;
+    }
+    if (by == MW_RANK_MEMORY &&
+        (a->peak_bytes < b->peak_bytes || a->peak_bytes > b->peak_bytes)) {
+        return a->peak_bytes < b->peak_bytes;
+    }
+    return a->step_time_s < b->step_time_s;
 }
 
-enum mw_status mw_domains_search(const struct mw_scenario *scenario,
-                                 const struct mw_cost_ctx *ctx,
-                                 const struct mw_search_opts *opts,
-                                 struct mw_domains *out,
-                                 struct mw_search_result *result,
-                                 struct mw_err *err)
+/* Takes a choice's result in place of the best so far, or drops it. */
+static bool settle(struct mw_domains *out, const struct mw_domains *at,
+                   enum mw_rank_by by, struct mw_search_result *r,
+                   struct mw_search_result *result)
+{
+    bool is_first = out->n == 0;
+
+    if (!is_first &&
+        !is_better(&out->choice[out->n], &out->choice[out->best], by)) {
+        mw_search_result_release(r);
+        return false;
+    }
+    if (!is_first) {
+        mw_search_result_release(result);
+    }
+    *result = *r;
+    out->best = out->n;
+    out->scenario = at->scenario;
+    out->ctx = at->ctx;
+    return true;
+}
+
+/* Nothing is the answer. */
+static enum mw_status give_up(struct mw_domains *out, enum mw_status status,
+                              const struct mw_err *why,
+                              struct mw_search_result *result,
+                              struct mw_err *err)
+{
+    if (out->n > 0) {
+        mw_search_result_release(result);
+    }
+    memset(result, 0, sizeof *result);
+    mw_arena_init(&result->arena);
+    if (err) {
+        *err = *why;
+    }
+    return status;
+}
+
+enum mw_status mw_domains_find(const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               enum mw_rank_by by, mw_domains_find_fn find,
+                               void *arg, struct mw_domains *out,
+                               struct mw_search_result *result,
+                               struct mw_err *err)
 {
     const struct mw_int_list *list = &scenario->cluster.domains;
     enum mw_status status = MW_OK, of_best = MW_OK;
@@ -56,39 +103,51 @@ enum mw_status mw_domains_search(const struct mw_scenario *scenario,
 
         status = cut(scenario, ctx, (int)list->v[i], &at, &why);
         if (status != MW_OK) {
-            if (out->n > 0) {
-                mw_search_result_release(result);
-            }
-            memset(result, 0, sizeof *result);
-            mw_arena_init(&result->arena);
-            if (err) {
-                *err = why;
-            }
-            return status;
+            return give_up(out, status, &why, result, err);
         }
-        status = mw_search(&at.scenario, &at.ctx, opts, &r, &why);
+        status = find(arg, &at.scenario, &at.ctx, &r, &why);
+        if (status != MW_OK && status != MW_ENO && status != MW_EINTR) {
+            mw_search_result_release(&r);
+            return give_up(out, status, &why, result, err);
+        }
         note(&out->choice[out->n], &at, &r);
         out->is_proved = out->is_proved && out->choice[out->n].is_proved;
-        bool is_best = out->n == 0 ||
-                       is_faster(&out->choice[out->n], &out->choice[out->best]);
-
-        if (is_best) {
-            if (out->n > 0) {
-                mw_search_result_release(result);
-            }
-            *result = r;
-            out->best = out->n;
-            out->scenario = at.scenario;
-            out->ctx = at.ctx;
+        if (settle(out, &at, by, &r, result)) {
             of_best = status;
             why_best = why;
-        } else {
-            mw_search_result_release(&r);
         }
         out->n++;
+    }
+    out->is_proved = out->is_proved && status != MW_EINTR;
+    if (status == MW_EINTR && of_best == MW_OK) {
+        of_best =
+            mw_fail(&why_best, MW_EINTR, "interrupted; the best so far stands");
     }
     if (err) {
         *err = why_best;
     }
     return of_best;
+}
+
+static enum mw_status search(void *opts, const struct mw_scenario *scenario,
+                             const struct mw_cost_ctx *ctx,
+                             struct mw_search_result *out, struct mw_err *err)
+{
+    return mw_search(scenario, ctx, opts, out, err);
+}
+
+enum mw_status mw_domains_search(const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 const struct mw_search_opts *opts,
+                                 struct mw_domains *out,
+                                 struct mw_search_result *result,
+                                 struct mw_err *err)
+{
+    struct mw_search_opts same = *opts;
+
+    if (same.order == opts->order_text) {
+        same.order = same.order_text;
+    }
+    return mw_domains_find(scenario, ctx, opts->rank_by, search, &same, out,
+                           result, err);
 }

@@ -1,6 +1,6 @@
 /*
  * Choosing how the racks are cut into scale-up domains (scenario:
- * `domain_nodes: [18, 16, 9]`): one search each, the fastest plan of all. The
+ * `domain_nodes: [18, 16, 9]`): one search each, the best plan of all. The
  * work of a step is the same, so the fastest step is the most tokens a second
  * of the allocation. It is proved where every search is.
  */
@@ -14,6 +14,7 @@ enum { MW_DOMAINS_MAX = 8 };
 struct mw_domain_choice {
     int domain_nodes, n_gpus, spare_nodes;
     double step_time_s; /* of its best plan; 0: none is feasible */
+    double peak_bytes;  /* the same */
     bool is_proved;
 };
 struct mw_domains {
@@ -36,5 +37,20 @@ enum mw_status mw_domains_search(const struct mw_scenario *scenario,
                                  struct mw_domains *out,
                                  struct mw_search_result *result,
                                  struct mw_err *err);
+
+/* The same with another way to a choice's result, which is found, or joined
+ * from parts, on the scenario and prices that are cut so. by: what choices are
+ * compared by (MW_RANK_PARETO: as by time). */
+typedef enum mw_status (*mw_domains_find_fn)(void *arg,
+                                             const struct mw_scenario *scenario,
+                                             const struct mw_cost_ctx *ctx,
+                                             struct mw_search_result *out,
+                                             struct mw_err *err);
+enum mw_status mw_domains_find(const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               enum mw_rank_by by, mw_domains_find_fn find,
+                               void *arg, struct mw_domains *out,
+                               struct mw_search_result *result,
+                               struct mw_err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* Plans that no other beats over numbers of nodes: see front.h. */
 #include "planner/front.h"
 
-#include "sim/cost/domain.h"
+#include "planner/node_counts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,7 +84,8 @@ static bool beats(const struct mw_front_point *a,
     return is_better;
 }
 
-static void add_point(struct mw_front *f, const struct mw_scenario *scenario,
+static void add_point(struct mw_front *f, const struct mw_node_count *count,
+                      const struct mw_scenario *scenario,
                       const struct mw_cost_ctx *ctx,
                       const struct mw_front_prices *prices,
                       const struct mw_candidate *plan)
@@ -93,6 +94,8 @@ static void add_point(struct mw_front *f, const struct mw_scenario *scenario,
     double tokens = (double)scenario->workload.global_batch *
                     (double)scenario->workload.seq;
     struct mw_front_point p = {.n_nodes = ctx->n_nodes,
+                               .n_spares = count->n_paid - count->n_nodes,
+                               .domain_nodes = count->domain_nodes,
                                .gpus =
                                    (int64_t)ctx->n_nodes * ctx->gpus_per_node,
                                .plan = *plan};
@@ -107,8 +110,9 @@ static void add_point(struct mw_front *f, const struct mw_scenario *scenario,
         memcpy(p.plan.nodes, plan->layout.nodes.v, n * sizeof *p.plan.nodes);
         p.plan.layout.nodes.v = p.plan.nodes;
     }
-    p.usd_per_token = (double)p.gpus * prices->usd_per_gpu_hour / 3600 *
-                      plan->step_time_s / tokens;
+    p.usd_per_token = (double)count->n_paid * ctx->gpus_per_node *
+                      prices->usd_per_gpu_hour / 3600 * plan->step_time_s /
+                      tokens;
     p.J_per_token =
         ctx->n_nodes * prices->node_power_w * plan->step_time_s / tokens;
     mw_array_push(&f->points, p);
@@ -150,7 +154,8 @@ static void keep_front(struct mw_front *f, unsigned by)
 
 /* ---- searches --------------------------------------------------------------
  */
-static enum mw_status search_nodes(const struct mw_scenario *scenario,
+static enum mw_status search_nodes(const struct mw_node_count *count,
+                                   const struct mw_scenario *scenario,
                                    const struct mw_cost_ctx *ctx,
                                    const struct mw_search_opts *given,
                                    unsigned by,
@@ -174,7 +179,7 @@ static enum mw_status search_nodes(const struct mw_scenario *scenario,
     if (status == MW_OK) {
         f->is_proved = f->is_proved && r.proved_optimal;
         for (size_t i = 0; i < (keeps_all ? r.n_plans : 1); i++) {
-            add_point(f, scenario, ctx, prices, &r.plans[i]);
+            add_point(f, count, scenario, ctx, prices, &r.plans[i]);
         }
     } else if (status != MW_ENO && err) {
         *err = why;
@@ -199,26 +204,21 @@ enum mw_status mw_front_find(const struct mw_scenario *scenario,
                        "says it",
                        ctx->gpu->slug);
     }
-    for (int n = 1; n <= ctx->n_nodes && status == MW_OK; n++) {
-        struct mw_scenario part = *scenario;
+    struct mw_node_counts counts = {NULL, 0, 0};
+
+    mw_node_counts_find(scenario, ctx, mw_front_needs_nodes(by), &counts);
+    for (size_t i = 0; i < counts.n && status == MW_OK; i++) {
+        struct mw_scenario part;
         struct mw_cost_ctx prices_of_n;
 
-        if (ctx->n_nodes % n != 0 ||
-            (n < ctx->n_nodes && !mw_front_needs_nodes(by))) {
-            continue;
-        }
-        part.cluster.n_nodes = n;
-        status = mw_cost_ctx_init(&prices_of_n, ctx->db, ctx->system->slug, n,
-                                  ctx->gpus_per_node, err);
+        status = mw_node_count_take(&counts.v[i], scenario, ctx, &part,
+                                    &prices_of_n, err);
         if (status == MW_OK) {
-            mw_cost_set_domain(&prices_of_n, part.cluster.domain_nodes);
-            status = mw_cost_ctx_set_stack(&prices_of_n, ctx->stack.name, err);
-        }
-        if (status == MW_OK) {
-            status =
-                search_nodes(&part, &prices_of_n, opts, by, prices, out, err);
+            status = search_nodes(&counts.v[i], &part, &prices_of_n, opts, by,
+                                  prices, out, err);
         }
     }
+    mw_array_release(&counts);
     keep_front(out, by);
     return status != MW_OK || out->points.n > 0
                ? status

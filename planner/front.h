@@ -23,7 +23,9 @@ enum mw_status mw_front_parse(const char *text, unsigned *out_by,
 bool mw_front_needs_nodes(unsigned by);
 
 struct mw_front_point {
-    int n_nodes;
+    int n_nodes;      /* that train */
+    int n_spares;     /* that stand by and are paid for */
+    int domain_nodes; /* how the racks are cut; 0: nothing to choose */
     int64_t gpus;
     struct mw_candidate plan; /* layers in the front's arena */
     double usd_per_token;     /* NaN: no price */
@@ -35,7 +37,7 @@ struct mw_front {
         struct mw_front_point *v;
         size_t n, cap;
     } points;         /* by GPUs, then time */
-    int n_searches;   /* numbers of nodes tried */
+    int n_searches;   /* numbers of nodes and ways to cut racks tried */
     int n_infeasible; /* of them */
     bool is_proved;   /* every search was */
 };
@@ -44,8 +46,9 @@ struct mw_front_prices {
     double node_power_w;
 };
 /*
- * Searches every number of nodes that divides the scenario's, with the
- * scenario's batch, under the same stack as ctx. MW_ENO when nothing is
+ * Searches every number of nodes that divides the scenario's (its own where
+ * only time and memory are asked for), under every way to cut the racks, with
+ * the scenario's batch, under the same stack as ctx. MW_ENO when nothing is
  * feasible, MW_EUSAGE for cost without a price; release in either case.
  */
 enum mw_status mw_front_find(const struct mw_scenario *scenario,

@@ -1,15 +1,16 @@
 /* Goals one after the other: see goals.h. */
 #include "planner/goals.h"
 
-#include "sim/cost/domain.h"
+#include "planner/node_counts.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* One number of nodes and what the goals so far leave of its plans. */
+/* One number of nodes (and way to cut its racks) and what the goals so far
+ * leave of its plans. */
 struct count {
-    int n;
+    struct mw_node_count at;
     bool is_out;
     double allowed_s; /* by the deadline; HUGE_VAL: any */
     double max_step_s, max_peak_bytes;
@@ -30,7 +31,7 @@ struct goals {
 
 static double gpus_of(const struct goals *g, const struct count *c)
 {
-    return (double)c->n * g->ctx->gpus_per_node;
+    return (double)c->at.n_nodes * g->ctx->gpus_per_node;
 }
 
 /* A goal's value per second of step, where it goes with the step. */
@@ -47,9 +48,10 @@ static double per_second(const struct goals *g, const struct count *c,
     case MW_GOAL_TOKENS_PER_GPU:
         return gpus_of(g, c) / tokens;
     case MW_GOAL_COST:
-        return gpus_of(g, c) * prices->usd_per_gpu_hour / 3600 / tokens;
+        return (double)c->at.n_paid * g->ctx->gpus_per_node *
+               prices->usd_per_gpu_hour / 3600 / tokens;
     case MW_GOAL_ENERGY:
-        return c->n * prices->node_power_w / tokens;
+        return c->at.n_nodes * prices->node_power_w / tokens;
     case MW_GOAL_GPUS:
     case MW_GOAL_MEMORY:
     case MW_GOAL_COUNT:
@@ -60,25 +62,11 @@ static double per_second(const struct goals *g, const struct count *c,
 
 /* ---- searches --------------------------------------------------------------
  */
-/* The scenario and its prices on a number of nodes. */
-static enum mw_status on_nodes(const struct goals *g, int n,
+static enum mw_status on_nodes(const struct goals *g, const struct count *c,
                                struct mw_scenario *scenario,
                                struct mw_cost_ctx *ctx, struct mw_err *err)
 {
-    *scenario = *g->scenario;
-    *ctx = *g->ctx;
-    if (n == g->ctx->n_nodes) {
-        return MW_OK;
-    }
-    scenario->cluster.n_nodes = n;
-    enum mw_status status = mw_cost_ctx_init(
-        ctx, g->ctx->db, g->ctx->system->slug, n, g->ctx->gpus_per_node, err);
-
-    if (status == MW_OK) {
-        mw_cost_set_domain(ctx, scenario->cluster.domain_nodes);
-        status = mw_cost_ctx_set_stack(ctx, g->ctx->stack.name, err);
-    }
-    return status;
+    return mw_node_count_take(&c->at, g->scenario, g->ctx, scenario, ctx, err);
 }
 
 static enum mw_status search_count(struct goals *g, const struct count *c,
@@ -104,7 +92,7 @@ static enum mw_status search_count(struct goals *g, const struct count *c,
 }
 
 /* What an interrupt leaves is the answer so far. */
-static void keep(struct mw_goals_result *out, int n,
+static void keep(struct mw_goals_result *out,
                  const struct mw_scenario *scenario,
                  const struct mw_cost_ctx *ctx, struct mw_search_result *r)
 {
@@ -112,7 +100,7 @@ static void keep(struct mw_goals_result *out, int n,
     out->search = *r;
     out->scenario = *scenario;
     out->ctx = *ctx;
-    out->n_nodes = n;
+    out->n_nodes = ctx->n_nodes;
     out->is_proved = false;
 }
 
@@ -129,7 +117,7 @@ static enum mw_status least_of(struct goals *g, struct count *c,
     if (*least > 0) {
         return MW_OK;
     }
-    enum mw_status status = on_nodes(g, c->n, &scenario, &ctx, err);
+    enum mw_status status = on_nodes(g, c, &scenario, &ctx, err);
 
     if (status != MW_OK) {
         return status;
@@ -145,7 +133,7 @@ static enum mw_status least_of(struct goals *g, struct count *c,
         g->out->is_proved = false; /* there may not have been the time */
     }
     if (status == MW_EINTR && r.n_plans > 0) {
-        keep(g->out, c->n, &scenario, &ctx, &r);
+        keep(g->out, &scenario, &ctx, &r);
     } else {
         mw_search_result_release(&r);
     }
@@ -204,27 +192,57 @@ static void narrow(const struct goals *g, struct count *c, enum mw_goal goal,
     }
 }
 
-static void add_counts(struct goals *g)
+/* The longest step that ends in time and within the money. */
+static enum mw_status allow(const struct goals *g, struct count *c,
+                            struct mw_err *err)
+{
+    struct mw_scenario scenario;
+    struct mw_cost_ctx ctx;
+    enum mw_status status = MW_OK;
+
+    if (g->ask->max_step_s) {
+        status = on_nodes(g, c, &scenario, &ctx, err);
+        c->allowed_s = status == MW_OK ? g->ask->max_step_s(g->ask->deadline,
+                                                            &scenario, &ctx)
+                                       : 0;
+    }
+    c->max_step_s = c->allowed_s;
+    c->is_out = !(c->max_step_s > 0);
+    return status;
+}
+
+static enum mw_status add_counts(struct goals *g, struct mw_err *err)
 {
     bool needs_nodes =
         g->ask->is_any_nodes || mw_objective_needs_nodes(&g->ask->objective);
-    int nodes = g->ctx->n_nodes;
+    struct mw_node_counts found = {NULL, 0, 0};
+    enum mw_status status = MW_OK;
 
-    for (int n = needs_nodes ? 1 : nodes; n <= nodes; n++) {
-        struct count c = {
-            .n = n, .max_step_s = HUGE_VAL, .max_peak_bytes = HUGE_VAL};
+    mw_node_counts_find(g->scenario, g->ctx, needs_nodes, &found);
+    for (size_t i = 0; i < found.n && status == MW_OK; i++) {
+        struct count c = {.at = found.v[i],
+                          .allowed_s = HUGE_VAL,
+                          .max_peak_bytes = HUGE_VAL};
 
-        if (nodes % n != 0) {
-            continue;
-        }
-        c.allowed_s = g->ask->max_step_s
-                          ? g->ask->max_step_s(g->ask->deadline, n)
-                          : HUGE_VAL;
-        c.max_step_s = c.allowed_s;
-        c.is_out = !(c.max_step_s > 0);
+        status = allow(g, &c, err);
         mw_array_push(&g->counts, c);
     }
+    mw_array_release(&found);
     g->out->n_counts = (int)g->counts.n;
+    return status;
+}
+
+/* The scenario's own number of nodes, racks cut by the first choice. */
+static struct count *own_count(struct goals *g)
+{
+    struct count *own = &g->counts.v[0];
+
+    for (size_t i = 1; i < g->counts.n; i++) {
+        if (g->counts.v[i].at.domain_nodes == own->at.domain_nodes) {
+            own = &g->counts.v[i];
+        }
+    }
+    return own;
 }
 
 static enum mw_status settle(struct goals *g, struct mw_err *err)
@@ -283,15 +301,15 @@ static enum mw_status rank(struct goals *g, struct count *c, struct mw_err *err)
     const struct mw_objective *o = &g->ask->objective;
     struct mw_goals_result *out = g->out;
     struct count wide = {
-        .n = c->n, .max_step_s = HUGE_VAL, .max_peak_bytes = HUGE_VAL};
+        .at = c->at, .max_step_s = HUGE_VAL, .max_peak_bytes = HUGE_VAL};
     bool by_memory = o->v[o->n - 1].goal == MW_GOAL_MEMORY;
 
     wide.max_step_s = c->allowed_s;
     for (int k = 0; k + 1 < out->n; k++) {
         narrow(g, &wide, out->v[k].goal, out->v[k].limit);
     }
-    out->n_nodes = c->n;
-    enum mw_status status = on_nodes(g, c->n, &out->scenario, &out->ctx, err);
+    out->n_nodes = c->at.n_nodes;
+    enum mw_status status = on_nodes(g, c, &out->scenario, &out->ctx, err);
 
     if (status == MW_OK) {
         status = search_count(
@@ -343,14 +361,16 @@ enum mw_status mw_goals_search(const struct mw_scenario *scenario,
     enum mw_status status = check_prices(&g, err);
 
     if (status == MW_OK) {
-        add_counts(&g);
+        status = add_counts(&g, err);
+    }
+    if (status == MW_OK) {
         status = settle(&g, err);
     }
     if (status == MW_OK) {
         status = winner(&g, &best, err);
     }
     if (status == MW_OK && best == NULL) {
-        best = &g.counts.v[g.counts.n - 1]; /* for its reasons */
+        best = own_count(&g); /* for its reasons */
         out->n = 0;
     }
     if (status == MW_OK) {

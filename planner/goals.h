@@ -6,12 +6,13 @@
  *
  * Goals that depend on the number of GPUs (tokens per second and GPU, cost,
  * energy, GPUs) are searched over every number of nodes that divides the
- * cluster's, for the same batch. On one number of nodes they are the step time
+ * cluster's, for the same batch; and all goals over every way to cut the racks
+ * (node_counts.h). On one number of nodes they are the step time
  * times a constant, so the search's bounds are theirs:
  *
  *   step_time              the bound of time (sim/step/fast.h)
  *   tokens_per_s_per_gpu   tokens / (GPUs x it): gpu_s = GPUs x it / tokens
- *   cost_per_token         price x GPUs x it / tokens
+ *   cost_per_token         price x GPUs (that stand by too) x it / tokens
  *   energy_per_token       power of the nodes x it / tokens
  *   gpus                   the number itself; is there a plan at all?
  *   memory                 peak memory, exact before simulation
@@ -28,9 +29,11 @@ struct mw_goals_ask {
     struct mw_objective objective;
     struct mw_front_prices prices;
     bool is_any_nodes; /* every number of nodes, whatever the goals */
-    /* The longest step on n nodes that ends in time and within the money; 0:
-     * none is short enough; NULL: any. */
-    double (*max_step_s)(const void *deadline, int n_nodes);
+    /* The longest step on the nodes of scenario and ctx that ends in time and
+     * within the money; 0: none is short enough; NULL: any. */
+    double (*max_step_s)(const void *deadline,
+                         const struct mw_scenario *scenario,
+                         const struct mw_cost_ctx *ctx);
     const void *deadline;
 };
 
@@ -45,7 +48,7 @@ struct mw_goal_value {
 struct mw_goals_result {
     struct mw_scenario scenario; /* the asked one on n_nodes; not to release */
     struct mw_cost_ctx ctx;      /* prices of it */
-    int n_nodes;
+    int n_nodes;                 /* that train */
     struct mw_goal_value v[MW_GOAL_COUNT];
     int n;          /* goals settled; fewer than asked after an interrupt */
     int n_counts;   /* numbers of nodes looked at */

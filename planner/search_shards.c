@@ -1,207 +1,63 @@
-/* Parts of a search as files, and their join: see search_shards.h. The keys of
- * a layout are written and read by the one table that plans are read by. */
+/* Parts of a search read from their files and joined: see search_shards.h. The
+ * keys of a layout are read by the one table that plans are read by. */
 #include "planner/search_shards.h"
 
-#include "base/file.h"
 #include "base/yaml.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, N_SHARDS_MAX = 1 << 20 };
-
-/* ---- writing ---------------------------------------------------------------
- */
-static void add_quoted(struct mw_str *text, const char *s)
-{
-    mw_str_add(text, "\"");
-    for (; *s != '\0'; s++) {
-        mw_str_addf(text, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
-    }
-    mw_str_add(text, "\"");
-}
-
-static void add_words(struct mw_str *text, const struct mw_enum *e, int bits)
-{
-    const char *between = "";
-
-    mw_str_add(text, "[");
-    for (; e->name; e++) {
-        if ((bits & e->value) != 0) {
-            mw_str_addf(text, "%s%s", between, e->name);
-            between = ", ";
-        }
-    }
-    mw_str_add(text, "]");
-}
-
-static const char *word_of(const struct mw_enum *e, int value)
-{
-    while (e->name && e->value != value) {
-        e++;
-    }
-    return e->name ? e->name : "";
-}
-
-/* An empty list is none. */
-static void add_ints(struct mw_str *text, const char *key,
-                     const struct mw_int_list *list)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        if (i == 0) {
-            mw_str_addf(text, ", %s: [", key);
-        }
-        mw_str_addf(text, "%s%lld", i > 0 ? ", " : "", (long long)list->v[i]);
-    }
-    mw_str_add(text, list->n > 0 ? "]" : "");
-}
-
-/* One key of a layout; no bits and no words are left out. */
-static void add_key(struct mw_str *text, const struct mw_field *f,
-                    const void *at)
-{
-    switch (f->type) {
-    case MW_F_INT32:
-        mw_str_addf(text, ", %s: %d", f->key, *(const int *)at);
-        break;
-    case MW_F_BOOL:
-        mw_str_addf(text, ", %s: %s", f->key,
-                    *(const bool *)at ? "true" : "false");
-        break;
-    case MW_F_NUM:
-        mw_str_addf(text, ", %s: %.17g", f->key, *(const double *)at);
-        break;
-    case MW_F_STR:
-        mw_str_addf(text, ", %s: ", f->key);
-        add_quoted(text, *(const char *const *)at);
-        break;
-    case MW_F_ENUM:
-        if (*word_of(f->enums, *(const int *)at) != '\0') {
-            mw_str_addf(text, ", %s: %s", f->key,
-                        word_of(f->enums, *(const int *)at));
-        }
-        break;
-    case MW_F_FLAGS:
-        if (*(const int *)at != 0) {
-            mw_str_addf(text, ", %s: ", f->key);
-            add_words(text, f->enums, *(const int *)at);
-        }
-        break;
-    case MW_F_INT_LIST:
-        add_ints(text, f->key, at);
-        break;
-    case MW_F_INT:
-    case MW_F_QTY:
-    case MW_F_FLAGS_LIST:
-    case MW_F_NUM_LIST:
-    case MW_F_STR_LIST:
-    case MW_F_MAP:
-    case MW_F_NODE:
-        MW_ASSERT(false, "key %s of a layout", f->key);
-    }
-}
-
-static void add_plan(struct mw_str *text, const struct mw_candidate *c)
-{
-    mw_str_addf(text,
-                "  - {id: %" PRIu64 ", bound_s: %.17g, step_time_s: %.17g, "
-                "peak_bytes: %.17g, mfu: %.17g,\n     layers: [",
-                c->id, c->bound_s, c->step_time_s, c->peak_bytes, c->mfu);
-    for (int k = 0; k < c->layout.pp * c->layout.vpp; k++) {
-        mw_str_addf(text, "%s%d", k > 0 ? ", " : "", c->layers[k]);
-    }
-    mw_str_add(text, "],\n     layout: {");
-    struct mw_str keys = {0};
-
-    for (const struct mw_field *f = mw_layout_fields; f->key; f++) {
-        add_key(&keys, f, (const char *)&c->layout + f->offset);
-    }
-    mw_str_addf(text, "%s}}\n", keys.s + strlen(", "));
-    mw_str_release(&keys);
-}
-
-enum mw_status mw_shard_write(const struct mw_shard_head *head,
-                              const struct mw_search_result *r,
-                              const char *path, struct mw_err *err)
-{
-    struct mw_outfile o;
-    struct mw_str text = {0};
-    enum mw_status status = mw_outfile_open(&o, path, err);
-
-    if (status != MW_OK) {
-        return status;
-    }
-    mw_str_addf(
-        &text,
-        "# meshwright plan, a part of a search: meshwright plan --merge "
-        "joins them\nformat: %d\nshard: %d\nshards: %d\n"
-        "question: \"%016" PRIx64 "\"\nusable_bytes: %.17g\ntop: %d\n",
-        FORMAT, head->shard, head->n_shards, head->question, head->usable_bytes,
-        head->top);
-    mw_str_addf(&text,
-                "enumerated: %" PRIu64 "\nevaluated: %" PRIu64
-                "\nsimulated: %" PRIu64 "\ncomplete: %s\nlayers_proved: %s\n"
-                "gap: %.17g\nwall_time_s: %.17g\n",
-                r->enumerated, r->evaluated, r->simulated,
-                r->is_complete ? "true" : "false",
-                r->layers_proved ? "true" : "false", r->gap, r->wall_time_s);
-    mw_str_addf(&text, "reasons:%s\n", r->n_reasons > 0 ? "" : " []");
-    for (int i = 0; i < r->n_reasons; i++) {
-        const struct mw_reason *reason = &r->reasons[i];
-
-        mw_str_addf(&text, "  - {rule: %s, count: %" PRIu64 ", miss: %.17g, ",
-                    reason->rule, reason->count, reason->miss);
-        mw_str_add(&text, "nearest: ");
-        add_quoted(&text, reason->nearest);
-        mw_str_add(&text, "}\n");
-    }
-    mw_str_addf(&text, "plans:%s\n", r->n_plans > 0 ? "" : " []");
-    for (size_t i = 0; i < r->n_plans; i++) {
-        add_plan(&text, &r->plans[i]);
-    }
-    fputs(text.s, o.f);
-    mw_str_release(&text);
-    return mw_outfile_commit(&o, err);
-}
+enum { N_SHARDS_MAX = 1 << 20 };
 
 /* ---- reading ---------------------------------------------------------------
  */
 struct raw_part {
-    int64_t format, shard, shards, top, enumerated, evaluated, simulated;
+    int64_t format, shard, shards, top;
     const char *question;
+    double usable_bytes;
+    struct mw_node *searches;
+};
+struct raw_search {
+    int64_t domain_nodes, enumerated, evaluated, simulated;
     bool complete, layers_proved;
-    double usable_bytes, gap, wall_time_s;
+    double gap, wall_time_s;
     struct mw_node *reasons, *plans;
 };
-#define P_INT(member, low)                                                     \
+#define INT_KEY(of, member, low)                                               \
     {                                                                          \
         .key = #member, .type = MW_F_INT,                                      \
-        .offset = offsetof(struct raw_part, member), .required = true,         \
-        .min = (low), .max = 9e18                                              \
+        .offset = offsetof(struct of, member), .required = true, .min = (low), \
+        .max = 9e18                                                            \
     }
-#define P_ANY(member, kind)                                                    \
+#define ANY_KEY(of, member, kind)                                              \
     {                                                                          \
-        .key = #member, .type = (kind),                                        \
-        .offset = offsetof(struct raw_part, member), .required = true          \
+        .key = #member, .type = (kind), .offset = offsetof(struct of, member), \
+        .required = true                                                       \
     }
-static const struct mw_field part_fields[] = {P_INT(format, 1),
-                                              P_INT(shard, 1),
-                                              P_INT(shards, 1),
-                                              P_INT(top, 1),
-                                              P_INT(enumerated, 0),
-                                              P_INT(evaluated, 0),
-                                              P_INT(simulated, 0),
-                                              P_ANY(question, MW_F_STR),
-                                              P_ANY(complete, MW_F_BOOL),
-                                              P_ANY(layers_proved, MW_F_BOOL),
-                                              P_ANY(usable_bytes, MW_F_NUM),
-                                              P_ANY(gap, MW_F_NUM),
-                                              P_ANY(wall_time_s, MW_F_NUM),
-                                              P_ANY(reasons, MW_F_NODE),
-                                              P_ANY(plans, MW_F_NODE),
-                                              MW_FIELD_END};
+static const struct mw_field part_fields[] = {
+    INT_KEY(raw_part, format, 1),
+    INT_KEY(raw_part, shard, 1),
+    INT_KEY(raw_part, shards, 1),
+    INT_KEY(raw_part, top, 1),
+    ANY_KEY(raw_part, question, MW_F_STR),
+    ANY_KEY(raw_part, usable_bytes, MW_F_NUM),
+    ANY_KEY(raw_part, searches, MW_F_NODE),
+    MW_FIELD_END};
+static const struct mw_field search_fields[] = {
+    INT_KEY(raw_search, domain_nodes, 0),
+    INT_KEY(raw_search, enumerated, 0),
+    INT_KEY(raw_search, evaluated, 0),
+    INT_KEY(raw_search, simulated, 0),
+    ANY_KEY(raw_search, complete, MW_F_BOOL),
+    ANY_KEY(raw_search, layers_proved, MW_F_BOOL),
+    ANY_KEY(raw_search, gap, MW_F_NUM),
+    ANY_KEY(raw_search, wall_time_s, MW_F_NUM),
+    ANY_KEY(raw_search, reasons, MW_F_NODE),
+    ANY_KEY(raw_search, plans, MW_F_NODE),
+    MW_FIELD_END};
 
 struct raw_reason {
     const char *rule, *nearest;
@@ -257,6 +113,7 @@ static const struct mw_field plan_fields[] = {
 struct join {
     const struct mw_shard_head *head;
     struct mw_search_result *out;
+    int domain_nodes; /* of the searches that are joined */
     int n_shards, top;
     bool *seen; /* [n_shards + 1] */
     bool is_complete;
@@ -349,11 +206,6 @@ static enum mw_status check_part(struct join *j, struct mw_node *root,
     char question[20];
 
     snprintf(question, sizeof question, "%016" PRIx64, j->head->question);
-    if (raw->format > FORMAT) {
-        return mw_node_fail(mw_node_get(root, "format"), err,
-                            "format %lld is newer than this program's %d",
-                            (long long)raw->format, FORMAT);
-    }
     if (strcmp(raw->question, question) != 0 ||
         raw->usable_bytes < j->head->usable_bytes ||
         raw->usable_bytes > j->head->usable_bytes) {
@@ -396,40 +248,91 @@ static enum mw_status take_list(struct join *j, struct mw_node *list,
     return status;
 }
 
-static enum mw_status take_part(struct join *j, struct mw_node *root,
-                                struct mw_err *err)
+/* What one shard found under one way to cut the racks. */
+static enum mw_status take_found(struct join *j, const struct raw_search *raw,
+                                 struct mw_err *err)
 {
-    struct raw_part raw = {.format = 0};
     size_t first = j->plans.n;
-    enum mw_status status =
-        mw_yaml_bind(root, part_fields, &raw, &j->out->arena, err);
+    enum mw_status status = take_list(j, raw->reasons, take_reason, err);
 
     if (status == MW_OK) {
-        status = check_part(j, root, &raw, err);
-    }
-    if (status == MW_OK) {
-        status = take_list(j, raw.reasons, take_reason, err);
-    }
-    if (status == MW_OK) {
-        status = take_list(j, raw.plans, take_plan, err);
+        status = take_list(j, raw->plans, take_plan, err);
     }
     if (status != MW_OK) {
         return status;
     }
-    j->out->enumerated += (uint64_t)raw.enumerated;
-    j->out->evaluated += (uint64_t)raw.evaluated;
-    j->out->simulated += (uint64_t)raw.simulated;
-    j->out->wall_time_s += raw.wall_time_s;
-    j->is_complete = j->is_complete && raw.complete;
-    j->top = raw.top < j->top ? (int)raw.top : j->top;
-    if (j->plans.n > first && raw.layers_proved) {
+    j->out->enumerated += (uint64_t)raw->enumerated;
+    j->out->evaluated += (uint64_t)raw->evaluated;
+    j->out->simulated += (uint64_t)raw->simulated;
+    j->out->wall_time_s += raw->wall_time_s;
+    j->is_complete = j->is_complete && raw->complete;
+    if (j->plans.n > first && raw->layers_proved) {
         mw_array_push(&j->proved, j->plans.v[first].id);
     }
-    if (j->plans.n > first && raw.gap > 0) {
+    if (j->plans.n > first && raw->gap > 0) {
         j->least_left_s = fmin(j->least_left_s,
-                               j->plans.v[first].step_time_s / (1 + raw.gap));
+                               j->plans.v[first].step_time_s / (1 + raw->gap));
     }
     return MW_OK;
+}
+
+/* The search under the join's way to cut the racks, among a file's. */
+static enum mw_status take_searches(struct join *j, struct mw_node *list,
+                                    struct mw_err *err)
+{
+    enum mw_status status = mw_node_kind(list) == MW_NODE_SEQ
+                                ? MW_OK
+                                : mw_node_fail(list, err, "not a sequence");
+    bool is_there = false;
+
+    for (size_t i = 0; status == MW_OK && i < mw_node_count(list); i++) {
+        struct raw_search raw = {.domain_nodes = 0};
+        struct mw_node *item = mw_node_item(list, i);
+
+        status =
+            mw_node_kind(item) == MW_NODE_MAP
+                ? mw_yaml_bind(item, search_fields, &raw, &j->out->arena, err)
+                : mw_node_fail(item, err, "a search is a mapping");
+        if (status == MW_OK && raw.domain_nodes == j->domain_nodes) {
+            status = take_found(j, &raw, err);
+            is_there = true;
+        }
+    }
+    j->is_complete = j->is_complete && is_there;
+    return status;
+}
+
+static enum mw_status check_format(struct mw_node *root, struct mw_err *err)
+{
+    struct mw_node *node = mw_node_get(root, "format");
+    char now[16];
+
+    snprintf(now, sizeof now, "%d", MW_SHARD_FORMAT);
+    return node == NULL || strcmp(mw_node_text(node), now) == 0
+               ? MW_OK
+               : mw_node_fail(node, err,
+                              "format %.20s is not this program's %s; search "
+                              "with the program that merges",
+                              mw_node_text(node), now);
+}
+
+static enum mw_status take_part(struct join *j, struct mw_node *root,
+                                struct mw_err *err)
+{
+    struct raw_part raw = {.format = 0};
+    enum mw_status status = check_format(root, err);
+
+    if (status == MW_OK) {
+        status = mw_yaml_bind(root, part_fields, &raw, &j->out->arena, err);
+    }
+    if (status == MW_OK) {
+        status = check_part(j, root, &raw, err);
+    }
+    if (status == MW_OK) {
+        j->top = raw.top < j->top ? (int)raw.top : j->top;
+        status = take_searches(j, raw.searches, err);
+    }
+    return status;
 }
 
 /* ---- the whole -------------------------------------------------------------
@@ -529,10 +432,11 @@ static enum mw_status finish(struct join *j, enum mw_rank_by rank_by,
 
 enum mw_status mw_shards_join(const struct mw_shard_head *head,
                               const char *const *paths, int n_paths,
-                              enum mw_rank_by rank_by,
+                              int domain_nodes, enum mw_rank_by rank_by,
                               struct mw_search_result *out, struct mw_err *err)
 {
     struct join j = {.head = head,
+                     .domain_nodes = domain_nodes,
                      .out = out,
                      .top = head->top,
                      .is_complete = true,

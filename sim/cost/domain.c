@@ -25,6 +25,13 @@ void mw_cost_set_domain(struct mw_cost_ctx *ctx, int domain_nodes)
     }
 }
 
+int mw_cost_domain_nodes(const struct mw_cost_ctx *ctx, int n, int d)
+{
+    int rack = rack_nodes(ctx->system);
+
+    return d > 0 && d <= rack ? (n / rack * (rack / d) + n % rack / d) * d : 0;
+}
+
 enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
                                    struct mw_cluster *cluster, int domain_nodes,
                                    struct mw_err *err)
@@ -42,7 +49,7 @@ enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
                            "at most that",
                            d, ctx->system->slug, rack);
     }
-    int n = (n_all / rack * (rack / d) + n_all % rack / d) * d;
+    int n = mw_cost_domain_nodes(ctx, n_all, d);
 
     if (n == 0) {
         return mw_fail_key(err, MW_EINPUT, "cluster", "domain_nodes",

@@ -21,6 +21,8 @@ enum mw_status mw_cost_use_domains(struct mw_cost_ctx *ctx,
                                    struct mw_err *err);
 /* The same of prices alone, for other numbers of nodes. */
 void mw_cost_set_domain(struct mw_cost_ctx *ctx, int domain_nodes);
+/* Of n allocated nodes those in whole domains of d; 0: none is whole. */
+int mw_cost_domain_nodes(const struct mw_cost_ctx *ctx, int n, int d);
 /* So many of the allocation's nodes stand by, the others train: of cluster and
  * ctx, which may have been under another choice. */
 void mw_cost_use_spares(struct mw_cost_ctx *ctx, struct mw_cluster *cluster,

@@ -116,6 +116,25 @@ expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --robust
 expect 2 "$mw" plan "$llama" --shard 1/3 --part x.yaml --objective gpus
 [ ! -e x.yaml ] || fail "a refused shard wrote a part"
 
+# Racks that can be cut in two ways: in parts, as one, and as a front.
+cat >racks.yaml <<'EOF'
+format: 1
+name: racks
+model: {preset: llama3-8b, layers: 4}
+cluster: {system: gb200-nvl72, gpus_per_node: 1, nodes: 4, domain_nodes: [2, 4]}
+workload: {seq: 2048, global_batch: 8}
+EOF
+"$mw" plan racks.yaml --fix schedule=1f1b --shard 1/2 --part r1.yaml -q >/dev/null || fail "racks 1/2"
+"$mw" plan racks.yaml --fix schedule=1f1b --shard 2/2 --part r2.yaml -q >/dev/null || fail "racks 2/2"
+"$mw" plan racks.yaml --fix schedule=1f1b -q -o whole.plan >/dev/null || fail "racks"
+"$mw" plan racks.yaml --fix schedule=1f1b --merge r2.yaml --merge r1.yaml -q -o joined.plan >/dev/null || fail "racks joined"
+cmp -s whole.plan joined.plan || fail "joined choices of domains differ from the whole"
+"$mw" plan racks.yaml --fix schedule=1f1b --merge r2.yaml --merge r1.yaml -q --json >racks.json
+grep -q '"domains_proved": *true' racks.json || fail "joined choices are not proved"
+expect 0 "$mw" plan racks.yaml --fix schedule=1f1b --pareto time,memory --json
+expect 2 "$mw" plan racks.yaml --pareto time,memory -o x.yaml
+expect 0 "$mw" plan racks.yaml --fix schedule=1f1b,zero=1 --objective gpus --json
+
 # Nodes that stand by, by the whole job; the plan is read under its own number.
 cat >spares.yaml <<'YAML'
 format: 1

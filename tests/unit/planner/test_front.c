@@ -90,6 +90,82 @@ static void test_equals_searches(void **state)
     close_world(&w);
 }
 
+/* Racks that can be cut in two ways: the front of both is what no point of
+ * either's own front beats. */
+static void front_of(struct world *w, const int64_t *cuts, size_t n,
+                     struct mw_front *out)
+{
+    const struct mw_front_prices prices = {3, 2700};
+    struct mw_search_opts opts;
+
+    w->scenario.cluster.domains = (struct mw_int_list){cuts, n};
+    mw_search_opts_default(&opts);
+    opts.is_quiet = true;
+    opts.schedule = "1f1b";
+    assert_int_equal(
+        mw_front_find(&w->scenario, &w->ctx, &opts,
+                      MW_FRONT_TIME | MW_FRONT_MEMORY | MW_FRONT_COST, &prices,
+                      out, NULL),
+        MW_OK);
+}
+
+static bool beats(const struct mw_front_point *a,
+                  const struct mw_front_point *b)
+{
+    double x[] = {a->plan.step_time_s, a->plan.peak_bytes, a->usd_per_token};
+    double y[] = {b->plan.step_time_s, b->plan.peak_bytes, b->usd_per_token};
+    bool is_better = false;
+
+    for (int i = 0; i < 3; i++) {
+        if (x[i] > y[i] * (1 + 1e-12)) {
+            return false;
+        }
+        is_better = is_better || x[i] < y[i] * (1 - 1e-12);
+    }
+    return is_better;
+}
+
+static void test_cut_racks(void **state)
+{
+    static const int64_t cuts[] = {4, 3};
+    struct world w;
+    struct mw_front both, one[2];
+    size_t n_left = 0;
+
+    (void)state;
+    parse_world(&w, "format: 1\nmodel: {preset: llama3-8b, layers: 6}\n"
+                    "cluster: {system: gb200-nvl72, gpus_per_node: 1, nodes: "
+                    "4, domain_nodes: [4, 3]}\n"
+                    "workload: {seq: 2048, global_batch: 12}\n");
+    front_of(&w, cuts, 2, &both);
+    front_of(&w, cuts, 1, &one[0]);
+    front_of(&w, cuts + 1, 1, &one[1]);
+    assert_int_equal(both.n_searches, one[0].n_searches + one[1].n_searches);
+    for (int c = 0; c < 2; c++) {
+        for (size_t i = 0; i < one[c].points.n; i++) {
+            const struct mw_front_point *p = &one[c].points.v[i];
+            bool is_out = false;
+
+            for (size_t k = 0; k < one[1 - c].points.n; k++) {
+                is_out = is_out || beats(&one[1 - c].points.v[k], p);
+            }
+            n_left += !is_out;
+            assert_int_equal(p->domain_nodes, cuts[c]);
+            assert_int_equal(p->n_spares, p->domain_nodes == 3);
+        }
+    }
+    assert_int_equal(both.points.n, n_left);
+    for (size_t i = 0; i < both.points.n; i++) {
+        for (size_t k = 0; k < both.points.n; k++) {
+            assert_false(beats(&both.points.v[k], &both.points.v[i]));
+        }
+    }
+    mw_front_release(&both);
+    mw_front_release(&one[0]);
+    mw_front_release(&one[1]);
+    close_world(&w);
+}
+
 static void test_words(void **state)
 {
     (void)state;
@@ -109,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_searches),
+        cmocka_unit_test(test_cut_racks),
         cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "planner/goals.h"
 #include "planner/search_int.h"
+#include "sim/cost/domain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@
 enum { SPACES = 80 };
 
 struct point {
-    int n_nodes;
+    int n_nodes;  /* that train */
+    int n_spares; /* of the racks' domains: paid for */
     double time_s, bytes;
 };
 struct all {
@@ -48,7 +50,8 @@ static void try_one(void *arg, const struct mw_layout *layout, uint64_t at)
         mw_step_simulate(b->s.scenario, &plan, b->s.ctx, &opts, &step, NULL),
         MW_OK);
     if (step.fits) {
-        struct point p = {b->s.ctx->n_nodes, step.step_time_s, step.peak_bytes};
+        struct point p = {b->s.ctx->n_nodes, b->s.scenario->cluster.spare_nodes,
+                          step.step_time_s, step.peak_bytes};
 
         mw_array_push(&b->points, p);
     }
@@ -56,7 +59,9 @@ static void try_one(void *arg, const struct mw_layout *layout, uint64_t at)
     mw_plan_release(&plan);
 }
 
-static void add_points(const struct world *w, int n_nodes,
+/* A scenario of so many nodes and one way to cut its racks, by itself (0: there
+ * is none to choose). */
+static void add_points(const struct world *w, int n_nodes, int domain_nodes,
                        const struct mw_search_opts *opts, struct all *b)
 {
     struct mw_scenario scenario = w->scenario;
@@ -69,6 +74,11 @@ static void add_points(const struct world *w, int n_nodes,
                      MW_OK);
     assert_int_equal(mw_cost_ctx_set_stack(&ctx, w->ctx.stack.name, NULL),
                      MW_OK);
+    if (mw_cost_use_domains(&ctx, &scenario.cluster, domain_nodes, NULL) !=
+        MW_OK) {
+        mw_free(tally); /* too few nodes for such a domain */
+        return;
+    }
     b->s = (struct search){.scenario = &scenario, .ctx = &ctx, .opts = opts};
     b->s.usable_bytes = mw_step_usable_bytes(&scenario, &ctx);
     mw_space_init(&b->s.space, &scenario, &ctx, opts);
@@ -94,7 +104,8 @@ static double value_of(const struct world *w, const struct mw_goals_ask *ask,
     case MW_GOAL_TOKENS_PER_GPU:
         return gpus * p->time_s / tokens;
     case MW_GOAL_COST:
-        return gpus * p->time_s / 3600 * ask->prices.usd_per_gpu_hour / tokens;
+        return (p->n_nodes + p->n_spares) * w->ctx.gpus_per_node * p->time_s /
+               3600 * ask->prices.usd_per_gpu_hour / tokens;
     case MW_GOAL_ENERGY:
         return p->n_nodes * ask->prices.node_power_w * p->time_s / tokens;
     case MW_GOAL_GPUS:
@@ -167,9 +178,11 @@ static void random_objective(uint64_t seed, struct mw_objective *o)
     }
 }
 
-static double most_s(const void *deadline, int n_nodes)
+static double most_s(const void *deadline, const struct mw_scenario *scenario,
+                     const struct mw_cost_ctx *ctx)
 {
-    (void)n_nodes;
+    (void)scenario;
+    (void)ctx;
     return *(const double *)deadline;
 }
 
@@ -202,7 +215,8 @@ static void compare(const struct world *w, const struct mw_goals_ask *ask,
 
     assert_true(b->points.n > 0);
     mw_assert_near(r->search.plans[0].step_time_s, time_s, 1e-11, 0);
-    struct point found = {r->n_nodes, r->search.plans[0].step_time_s,
+    struct point found = {r->n_nodes, r->scenario.cluster.spare_nodes,
+                          r->search.plans[0].step_time_s,
                           r->search.plans[0].peak_bytes};
 
     for (int k = 0; k < o->n; k++) { /* it keeps to all that was promised */
@@ -240,7 +254,7 @@ static void test_random_spaces(void **state)
             if (w.ctx.n_nodes % n == 0 &&
                 (n == w.ctx.n_nodes || ask.is_any_nodes ||
                  mw_objective_needs_nodes(&ask.objective))) {
-                add_points(&w, n, &opts, &b);
+                add_points(&w, n, 0, &opts, &b);
             }
         }
         if (ask.max_step_s) {
@@ -333,12 +347,88 @@ static void test_scenario(void **state)
     }
 }
 
+/* ---- racks that can be cut in several ways ---------------------------------
+ */
+static void open_racks(struct world *w, uint64_t seed)
+{
+    static const char *const cuts[] = {"[2, 4]", "[4, 3]", "[3, 2, 1]"};
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nmodel: {preset: llama3-8b, layers: %d}\n"
+             "cluster: {system: gb200-nvl72, gpus_per_node: 1, nodes: 4, "
+             "domain_nodes: %s}\n"
+             "workload: {seq: 2048, global_batch: 12}\n"
+             "limits: {memory: %dGiB}\n",
+             4 + pick(seed, 1, 5), cuts[seed % 3], 30 + pick(seed, 2, 60));
+    parse_world(w, text);
+}
+
+/* Every number of nodes under every choice, each a scenario of its own. */
+static void brute_racks(const struct world *w, const struct mw_goals_ask *ask,
+                        const struct mw_search_opts *opts, struct all *b)
+{
+    const struct mw_int_list *cuts = &w->scenario.cluster.domains;
+
+    for (size_t i = 0; i < cuts->n; i++) {
+        for (int n = 1; n <= 4; n *= 2) {
+            if (n == 4 || ask->is_any_nodes ||
+                mw_objective_needs_nodes(&ask->objective)) {
+                add_points(w, n, (int)cuts->v[i], opts, b);
+            }
+        }
+    }
+}
+
+static void test_cut_racks(void **state)
+{
+    (void)state;
+    int n_cuts[5] = {0};
+
+    for (uint64_t seed = 0; seed < 18; seed++) {
+        struct world w;
+        struct mw_search_opts opts;
+        struct mw_goals_result r;
+        struct all b = {.points = {0}};
+        struct mw_goals_ask ask = {.prices = {1.5, 2700},
+                                   .is_any_nodes = seed % 2};
+
+        open_racks(&w, seed);
+        random_objective(seed, &ask.objective);
+        mw_search_opts_default(&opts);
+        opts.is_quiet = true;
+        opts.jobs = 1;
+        opts.top = 2;
+        opts.zero = pick(seed, 10, 2);
+        opts.recompute = pick(seed, 11, 3);
+        opts.schedule = "1f1b";
+        brute_racks(&w, &ask, &opts, &b);
+        enum mw_status status =
+            mw_goals_search(&w.scenario, &w.ctx, &opts, &ask, &r, NULL);
+
+        assert_int_equal(status, b.points.n > 0 ? MW_OK : MW_ENO);
+        if (status == MW_OK) {
+            compare(&w, &ask, &b, &r);
+            assert_int_equal(r.search.plans[0].layout.domain_nodes,
+                             r.scenario.cluster.domain_nodes);
+            n_cuts[r.scenario.cluster.domain_nodes]++;
+        }
+        mw_goals_release(&r);
+        mw_array_release(&b.points);
+        close_world(&w);
+    }
+    assert_true((n_cuts[1] > 0) + (n_cuts[2] > 0) + (n_cuts[3] > 0) +
+                    (n_cuts[4] > 0) >=
+                3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_scenario),
         cmocka_unit_test(test_random_spaces),
+        cmocka_unit_test(test_cut_racks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

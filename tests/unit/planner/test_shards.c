@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/rand.h"
+#include "planner/domains.h"
 #include "planner/search_shards.h"
 #include "planner/sweep.h"
 
@@ -85,8 +86,11 @@ static void write_shard(const struct world *w, struct mw_search_opts opts,
     assert_true(status == MW_OK || status == MW_ENO);
     assert_true(r.is_complete);
     struct mw_shard_head head = head_of(w, &opts);
+    struct mw_shard_part part;
 
-    assert_int_equal(mw_shard_write(&head, &r, path, NULL), MW_OK);
+    mw_shard_begin(&part, &head);
+    mw_shard_add(&part, 0, &r);
+    assert_int_equal(mw_shard_end(&part, path, NULL), MW_OK);
     mw_search_result_release(&r);
 }
 
@@ -152,7 +156,7 @@ static void test_union(void **state)
         struct mw_shard_head head = head_of(&w, &opts);
 
         assert_int_equal(
-            mw_shards_join(&head, paths, n, opts.rank_by, &joined, NULL),
+            mw_shards_join(&head, paths, n, 0, opts.rank_by, &joined, NULL),
             status);
         compare(&whole, &joined);
         for (int i = 0; i < n; i++) {
@@ -165,13 +169,149 @@ static void test_union(void **state)
     assert_in_range(n_none, 1, SPACES / 2);
 }
 
+/* ---- with a choice of scale-up domains -------------------------------------
+ */
+struct cuts {
+    struct mw_search_opts *opts;
+    struct mw_shard_part *part;
+    const struct mw_shard_head *head;
+    const char *const *paths;
+    int n;
+};
+
+/* A shard of one choice, added to its part. */
+static enum mw_status search_cut(void *arg, const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 struct mw_search_result *out,
+                                 struct mw_err *err)
+{
+    const struct cuts *c = arg;
+    enum mw_status status = mw_search(scenario, ctx, c->opts, out, err);
+
+    mw_shard_add(c->part, scenario->cluster.domain_nodes, out);
+    return status;
+}
+
+static enum mw_status join_cut(void *arg, const struct mw_scenario *scenario,
+                               const struct mw_cost_ctx *ctx,
+                               struct mw_search_result *out, struct mw_err *err)
+{
+    const struct cuts *c = arg;
+
+    (void)ctx;
+    return mw_shards_join(c->head, c->paths, c->n,
+                          scenario->cluster.domain_nodes, c->opts->rank_by, out,
+                          err);
+}
+
+static void write_cuts(const struct world *w, struct mw_search_opts opts,
+                       int shard, int n, const char *path)
+{
+    struct mw_domains d;
+    struct mw_search_result r;
+    struct mw_shard_part part;
+
+    opts.shard = shard;
+    opts.n_shards = n;
+    struct mw_shard_head head = head_of(w, &opts);
+    struct cuts c = {.opts = &opts, .part = &part};
+
+    mw_shard_begin(&part, &head);
+    enum mw_status status = mw_domains_find(&w->scenario, &w->ctx, opts.rank_by,
+                                            search_cut, &c, &d, &r, NULL);
+
+    assert_true(status == MW_OK || status == MW_ENO);
+    assert_int_equal(mw_shard_end(&part, path, NULL), MW_OK);
+    mw_search_result_release(&r);
+}
+
+/* Four trays as one domain, as two, or three of them and one that stands by. */
+static void open_cuts(struct world *w, int memory_GiB)
+{
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nmodel: {preset: llama3-8b, layers: 8}\n"
+             "cluster: {system: gb200-nvl72, gpus_per_node: 1, nodes: 4, "
+             "domain_nodes: [2, 4, 3]}\n"
+             "workload: {seq: 2048, global_batch: 24}\n"
+             "limits: {memory: %dGiB}\n",
+             memory_GiB);
+    parse_world(w, text);
+}
+
+static void joins_cuts(struct world *w, enum mw_rank_by by, int n)
+{
+    struct mw_search_opts opts;
+    struct mw_domains whole, joined;
+    struct mw_search_result a, b;
+    char path[SHARDS_MAX][64];
+    const char *paths[SHARDS_MAX];
+
+    opts_of(0, &opts);
+    opts.rank_by = by;
+    enum mw_status status =
+        mw_domains_search(&w->scenario, &w->ctx, &opts, &whole, &a, NULL);
+
+    for (int i = 0; i < n; i++) {
+        paths[i] = path_of(i + 1, path[i]);
+        write_cuts(w, opts, i + 1, n, path[i]);
+    }
+    struct mw_shard_head head = head_of(w, &opts);
+    struct cuts c = {.opts = &opts, .head = &head, .paths = paths, .n = n};
+
+    assert_int_equal(mw_domains_find(&w->scenario, &w->ctx, by, join_cut, &c,
+                                     &joined, &b, NULL),
+                     status);
+    compare(&a, &b);
+    assert_int_equal(joined.n, 3);
+    assert_int_equal(joined.best, whole.best);
+    assert_int_equal(joined.is_proved, whole.is_proved);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(joined.choice[i].domain_nodes,
+                         whole.choice[i].domain_nodes);
+        assert_int_equal(joined.choice[i].n_gpus, whole.choice[i].n_gpus);
+        assert_true(joined.choice[i].step_time_s ==
+                    whole.choice[i].step_time_s);
+        assert_true(joined.choice[i].peak_bytes == whole.choice[i].peak_bytes);
+    }
+    if (n > 1) { /* without one shard no choice is proved */
+        mw_search_result_release(&b);
+        c.n = n - 1;
+        assert_int_equal(mw_domains_find(&w->scenario, &w->ctx, by, join_cut,
+                                         &c, &joined, &b, NULL),
+                         MW_ENO);
+        assert_false(joined.is_proved);
+    }
+    for (int i = 0; i < n; i++) {
+        remove(path[i]);
+    }
+    mw_search_result_release(&a);
+    mw_search_result_release(&b);
+}
+
+static void test_union_of_cuts(void **state)
+{
+    static const int memory_GiB[] = {160, 1};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+
+        open_cuts(&w, memory_GiB[i]);
+        joins_cuts(&w, MW_RANK_TIME, 1 + 2 * i);
+        joins_cuts(&w, MW_RANK_MEMORY, 3);
+        close_world(&w);
+    }
+}
+
 static enum mw_status join(const struct mw_shard_head *head, const char *a,
                            const char *b, struct mw_err *err)
 {
     const char *paths[] = {a, b};
     struct mw_search_result r;
-    enum mw_status status =
-        mw_shards_join(head, paths, b != NULL ? 2 : 1, MW_RANK_TIME, &r, err);
+    enum mw_status status = mw_shards_join(head, paths, b != NULL ? 2 : 1, 0,
+                                           MW_RANK_TIME, &r, err);
 
     mw_search_result_release(&r);
     return status;
@@ -224,7 +364,8 @@ static void test_wrong_parts(void **state)
     assert_true(join(&head, "no-such-file.yaml", NULL, NULL) != MW_OK);
     refuse(&head, "format: 1\nname: x\n", "no part of a search");
     refuse(&head, "[1, 2]\n", "no part of a search");
-    refuse(&head, "format: 1\nquestion: \"0\"\n", "'shard' is missing");
+    refuse(&head, "format: 1\nquestion: \"0\"\n", "is not this program's 2");
+    refuse(&head, "format: 2\nquestion: \"0\"\n", "'shard' is missing");
     remove(one);
     remove(two);
     close_world(&w);
@@ -234,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_union),
+        cmocka_unit_test(test_union_of_cuts),
         cmocka_unit_test(test_wrong_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
