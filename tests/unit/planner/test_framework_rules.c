@@ -69,6 +69,7 @@ static const struct rule_case cases[] = {
     {MEG, "megatron_mtp_position", {.mtp = 1, .is_learned = true}, {.mtp = 1}},
     {MEG, "megatron_muon", {.optimizer = MW_OPTIMIZER_MUON, .dp_shard = 4}, {.optimizer = MW_OPTIMIZER_MUON}},
     {MEG, "megatron_graph_recompute", {.graph = MW_GRAPH_ITERATION, .recompute = MW_RECOMPUTE_FULL}, {.graph = MW_GRAPH_ITERATION}},
+    {MEG, "megatron_graph_fsdp", {.graph = MW_GRAPH_ATTN, .zero = 3}, {.graph = MW_GRAPH_ATTN}},
     {MEG, "megatron_graph_dropout", {.graph = MW_GRAPH_ATTN, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE},
      {.graph = MW_GRAPH_ATTN, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE, .modules = MW_MODULE_MLP}},
     {MEG, "megatron_graph_dropout", {.graph = MW_GRAPH_LAYER, .has_dropout = true, .recompute = MW_RECOMPUTE_SELECTIVE, .modules = MW_MODULE_MLP},
@@ -80,6 +81,9 @@ static const struct rule_case cases[] = {
 
     {MDS, "mds_fp8_dispatch", {.experts = 8, .ep = 8, .is_short = true}, {.experts = 8, .is_short = true}},
     {MDS, "mds_moe_pp", {.experts = 8, .pp = 2}, {.experts = 8}},
+    {MDS, "mds_offload_optimizer", {.optimizer = MW_OPTIMIZER_SGD, .offload_optimizer = 1}, {.offload_optimizer = 1}},
+    {MDS, "mds_grad_dtype", {.zero = NONE, .dtype = FP16, .grad_dtype = FP32}, {.zero = NONE, .dtype = FP16, .grad_dtype = FP16}},
+    {MDS, "mds_grad_dtype", {.zero = NONE, .dtype = BF16, .grad_dtype = BF16}, {.dtype = BF16, .grad_dtype = BF16}},
     {MDS, "mds_etp", {.experts = 8, .tp = 4, .sp = true, .etp = 2}, {.experts = 8, .tp = 4, .sp = true, .etp = 4}},
     {MDS, "mds_kv_heads", {.tp = 8, .kv_heads = 4}, {.tp = 8}},
     {MDS, "mds_mtp", {.mtp = 1}, {.mtp = 0}},

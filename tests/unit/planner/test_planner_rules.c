@@ -224,7 +224,7 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
         (offloaded < 1 || offloaded >= m->n_layers)) {
         return false;
     }
-    return !is_graph || (l->recompute != MW_RECOMPUTE_FULL &&
+    return !is_graph || (l->recompute != MW_RECOMPUTE_FULL && l->zero <= 1 &&
                          !(k->has_dropout && is_again &&
                            (modules & MW_MODULE_CORE_ATTN) != 0));
 }
@@ -247,6 +247,10 @@ static bool may_run_other(const struct world *w, const struct mw_layout *l)
     }
     switch (w->scenario.limits.framework) {
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
+        if (l->zero == 0 &&
+            mw_work_grad_dtype(l, k) != (d == MW_FP16 ? MW_FP16 : MW_FP32)) {
+            return false;
+        }
         return m->n_kv_heads % l->tp == 0 &&
                (!is_moe || (l->pp == 1 && (l->etp == 1 || l->etp == l->tp)));
     case MW_FRAMEWORK_NANOTRON:
