@@ -15,16 +15,18 @@
 
 #define HEADER                                                                 \
     "id,kind,model,seq,global_batch,micro_batch,gpus,nodes,gpu,tp,pp,vpp,dp,"  \
-    "cp,ep,zero,recompute,offload,dtype,framework,step_time_s\n"
+    "cp,ep,zero,recompute,offload,dtype,framework,step_time_s,"                \
+    "mem_gib_per_gpu\n"
 #define BRIDGE(release) "Megatron-Bridge " release " NeMo Container"
-/* DeepSeek-V3 on 256 B200: its recipe of 26.04.01 is of ep 32. */
+/* Most rows have memory alone, which is priced without a step. DeepSeek-V3 on
+ * 256 GB200: its recipe of 25.11 is of ep 64. */
 #define DEEPSEEK(id, ep, recompute)                                            \
-    id ",pretrain,deepseekv3,4096,256,1,256,32,B200-SXM,1,8,2,32,1," ep       \
-       ",," recompute ",,mxfp8," BRIDGE("26.04.01") ",19.7\n"
+    id ",pretrain,deepseekv3,4096,256,1,256,64,GB200,1,4,4,64,1," ep           \
+       ",," recompute ",,fp8-mx," BRIDGE("25.11") ",,100\n"
 /* Qwen3 30B-A3B on 8 GB300, with a part of the router captured. */
 #define QWEN(release)                                                          \
-    "q,pretrain,qwen3-30b-a3b,4096,64,8,8,2,GB300,1,1,,8,1,8,,,,"             \
-    "mxfp8," BRIDGE(release) ",8.3\n"
+    "q,pretrain,qwen3-30b-a3b,4096,64,8,8,2,GB300,1,1,,8,1,8,,,,"              \
+    "mxfp8," BRIDGE(release) ",,100\n"
 
 static void predict(struct mw_validate *v, void **state, const char *rows)
 {
@@ -64,8 +66,8 @@ static void test_what_is_filled(void **state)
     struct mw_validate v;
 
     predict(&v, state,
-            DEEPSEEK("a", "32", "") DEEPSEEK("b", "16", "")
-                DEEPSEEK("c", "32", "full"));
+            DEEPSEEK("a", "64", "") DEEPSEEK("b", "32", "")
+                DEEPSEEK("c", "64", "full"));
     const struct mw_layout *a = layout_of(&v, 0), *b = layout_of(&v, 1),
                            *c = layout_of(&v, 2);
 
@@ -74,7 +76,7 @@ static void test_what_is_filled(void **state)
     assert_int_equal(a->recompute, MW_RECOMPUTE_SELECTIVE);
     assert_int_equal(a->recompute_modules,
                      MW_MODULE_MLA_UP_PROJ | MW_MODULE_MLP);
-    assert_int_equal(a->dispatcher, MW_DISPATCH_DEEPEP);
+    assert_int_equal(a->dispatcher, MW_DISPATCH_ALLTOALL);
 
     assert_false(has_fill(&v, 1, MW_FILL_RECIPE));
     assert_true(has_fill(&v, 1, MW_FILL_RECOMPUTE));
@@ -86,7 +88,7 @@ static void test_what_is_filled(void **state)
     assert_false(has_fill(&v, 2, MW_FILL_RECOMPUTE));
     assert_int_equal(c->recompute, MW_RECOMPUTE_FULL);
     assert_int_equal(c->recompute_modules, 0);
-    assert_int_equal(c->dispatcher, MW_DISPATCH_DEEPEP);
+    assert_int_equal(c->dispatcher, MW_DISPATCH_ALLTOALL);
     /* Repeating less keeps more. */
     assert_true(v.rows.v[2].peak_bytes < v.rows.v[0].peak_bytes);
     mw_validate_release(&v);
@@ -108,23 +110,21 @@ static void test_what_a_layout_cannot_say(void **state)
     mw_validate_release(&v);
 }
 
+#define FSDP(id, run, offload, dtype, release)                                 \
+    id ",pretrain," run ",1,,64,1,,fsdp 64,," offload "," dtype                \
+       "," BRIDGE(release) ",,100\n"
+#define LLAMA_70B "llama3-70b,8192,128,2,64,16,GB300,1"
+#define LLAMA_405B "llama3.1-405b,8192,64,1,128,32,GB200,2"
+
 /* 20 of 80 layers in the host's memory; 95 of 126; what a row says stays. */
 static void test_offloaded_layers(void **state)
 {
     struct mw_validate v;
 
     predict(&v, state,
-            "a,pretrain,llama3-70b,8192,128,2,64,16,GB300,1,1,,64,1,,fsdp 64,"
-            ",,fp8," BRIDGE(
-                "26.04.01") ",9\n"
-                            "b,pretrain,llama3.1-405b,8192,64,1,128,32,GB200,2,"
-                            "1,,64,1,,"
-                            "fsdp 64,,,fp8-cs," BRIDGE(
-                                "25.09") ",9\n"
-                                         "c,pretrain,llama3-70b,8192,128,2,64,"
-                                         "16,GB300,1,1,,64,1,,fsdp 64,"
-                                         ",optimizer,fp8," BRIDGE(
-                                             "26.04.01") ",9\n");
+            FSDP("a", LLAMA_70B, "", "fp8", "26.04.01")
+                FSDP("b", LLAMA_405B, "", "fp8-cs", "25.09")
+                    FSDP("c", LLAMA_70B, "optimizer", "fp8", "26.04.01"));
     assert_true(layout_of(&v, 0)->offload_activations == 20.0 / 80);
     assert_true(layout_of(&v, 1)->offload_activations == 95.0 / 126);
     assert_true(layout_of(&v, 2)->offload_activations == 0);
@@ -136,8 +136,8 @@ static void test_offloaded_layers(void **state)
 }
 
 #define GROK(release)                                                          \
-    "g,pretrain,grok1-314b,8192,64,1,128,32,GB200,4,1,,32,1,8,,,,fp8,"        \
-    "NeMo/Megatron (dgxc v" release "),5.3\n"
+    "g,pretrain,grok1-314b,8192,64,1,128,32,GB200,4,1,,32,1,8,,,,fp8,"         \
+    "NeMo/Megatron (dgxc v" release "),5.3,\n"
 
 /* Experts padded to a capacity let a graph capture all of a layer. */
 static void test_capacity(void **state)
