@@ -189,6 +189,7 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_json_set_int(o, "cp_inner", l->cp_inner);
     mw_json_set_int(o, "bucket_size", l->bucket_size);
     mw_json_set_int(o, "mtp_ahead", l->mtp_ahead);
+    mw_json_set_int(o, "vpp_group", l->vpp_group);
     mw_json_set_str(o, "cuda_graph", mw_cuda_graph_name(l->cuda_graph));
     mw_json_set_str(o, "dispatcher", mw_dispatcher_name(l->dispatcher));
     mw_json_set_bool(o, "overlap_shared_experts", l->overlap_shared_experts);

@@ -126,6 +126,9 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     if (l->mtp_ahead > 0) {
         layout_row(page, "multi-token prediction", "a stage ahead of the head");
     }
+    if (l->vpp_group > 0) {
+        layout_count(page, "micro-batches a chunk in turn", l->vpp_group);
+    }
     if (l->bucket_size > 0) {
         layout_count(page, "gradients of a bucket", l->bucket_size);
     }

@@ -11,7 +11,7 @@
 struct mw_sched_ask {
     struct mw_cli cli;
     const char *kind, *from_csv, *to_csv, *lp_file, *plot, *stage_times, *sweep;
-    int stages, microbatches, chunks, parts;
+    int stages, microbatches, chunks, parts, group;
     double f_s, b_s, w_s, comm_s, opt_s;
     bool has_times;
     double memory_limit;

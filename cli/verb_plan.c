@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
      "grad_compression recompute_layers "
      "recompute_modules overlap_off (names joined by +) bucket_size cuda_graph "
      "dispatcher overlap_shared_experts fsdp_unit fsdp_prefetch "
-     "mtp_ahead "
+     "mtp_ahead vpp_group "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,
@@ -68,6 +68,7 @@ static const struct argp_option options[] = {
      "fsdp_prefetch (none, one or two of them ahead), "
      "dispatcher (ways to the experts), overlap_shared_experts, "
      "mtp_ahead (multi-token prediction a stage before the head), "
+     "vpp_group (micro-batches that a chunk takes in turn), "
      "cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "
      "(FP8), "

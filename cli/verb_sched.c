@@ -19,6 +19,7 @@ enum {
     OPT_PARTS,
     OPT_TIMES,
     OPT_STAGE_TIMES,
+    OPT_GROUP,
     OPT_OPTIMIZER,
     OPT_BLOCKING,
     OPT_LIMIT,
@@ -48,6 +49,9 @@ static const struct argp_option options[] = {
     {"chunks", OPT_CHUNKS, "V", 0,
      "Virtual stages per device (default: the least of the kind)", 1},
     {"parts", OPT_PARTS, "Q", 0, "Sequence parts of seq1f1b (default 2)", 1},
+    {"group", OPT_GROUP, "N", 0,
+     "Micro-batches that go through a chunk before the next (interleaved-1f1b, "
+     "interleaved-zb; default: as many as stages)", 1},
     {"times", OPT_TIMES, "F,B,W[,COMM]", 0,
      "Seconds of a forward, input-gradient and weight-gradient pass of one "
      "chunk, and of a transfer (default 1,1,1,0)", 2},
@@ -211,6 +215,10 @@ static void check_ask(const struct mw_sched_ask *a, struct argp_state *state)
     } else if (a->parts > 0 && a->kind != NULL &&
                strcasecmp(a->kind, "seq1f1b") != 0) {
         argp_error(state, "--parts goes with --kind seq1f1b");
+    } else if (a->group > 0 && a->kind != NULL &&
+               strncasecmp(a->kind, "interleaved-", 12) != 0) {
+        argp_error(state, "--group goes with --kind interleaved-1f1b or "
+                          "interleaved-zb");
     } else if (modes != 1) {
         argp_error(state, "which schedule? Give one of --kind NAME, "
                           "--from-csv FILE, --compare, --sweep FROM:TO:STEP");
@@ -318,6 +326,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
                                    &a->microbatches, state) != MW_OK);
     case OPT_CHUNKS:
         return (error_t)(parse_int("--chunks", arg, 1024, &a->chunks, state) !=
+                         MW_OK);
+    case OPT_GROUP:
+        return (error_t)(parse_int("--group", arg, 1 << 20, &a->group, state) !=
                          MW_OK);
     case OPT_PARTS:
         return (error_t)(parse_int("--parts", arg, 1024, &a->parts, state) !=

@@ -26,6 +26,7 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .dispatcher = -1,
                                     .overlap_shared_experts = -1,
                                     .mtp_ahead = -1,
+                                    .vpp_group = -1,
                                     .grad_compression = -1,
                                     .offload_nvme = -1,
                                     .dtype = -1,
@@ -56,6 +57,7 @@ static const struct {
     {"fsdp_unit", offsetof(struct mw_search_opts, fsdp_unit), 0, 1 << 20},
     {"fsdp_prefetch", offsetof(struct mw_search_opts, fsdp_prefetch), 0,
      MW_FSDP_PREFETCH_MAX},
+    {"vpp_group", offsetof(struct mw_search_opts, vpp_group), 0, 1 << 20},
     {"mtp_ahead", offsetof(struct mw_search_opts, mtp_ahead), 0, 1},
     {"reshard", offsetof(struct mw_search_opts, reshard), 0, 1},
     {"recompute_layers", offsetof(struct mw_search_opts, recompute_layers), 0,
@@ -113,6 +115,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"dispatcher", MW_FREE_DISPATCHER},
         {"overlap_shared_experts", MW_FREE_SHARED_OVERLAP},
         {"mtp_ahead", MW_FREE_MTP},
+        {"vpp_group", MW_FREE_VPP_GROUP},
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
@@ -128,14 +131,15 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
             e++;
         }
         if (!e->name) {
-            return mw_fail(err, MW_EUSAGE,
-                           "--free: '%.*s' is none of cp_form, dp_shard, "
-                           "reshard, offload, recompute_layers, "
-                           "recompute_modules, overlap_off, bucket_size, "
-                           "fsdp_unit, fsdp_prefetch, dispatcher, "
-                           "overlap_shared_experts, mtp_ahead, cp_inner, "
-                           "dtype, grad_dtype, grad_compression, all",
-                           (int)n, text);
+            return mw_fail(
+                err, MW_EUSAGE,
+                "--free: '%.*s' is none of cp_form, dp_shard, "
+                "reshard, offload, recompute_layers, "
+                "recompute_modules, overlap_off, bucket_size, "
+                "fsdp_unit, fsdp_prefetch, dispatcher, "
+                "overlap_shared_experts, mtp_ahead, vpp_group, cp_inner, "
+                "dtype, grad_dtype, grad_compression, all",
+                (int)n, text);
         }
         opts->free |= (unsigned)e->value;
         text += text[n] ? n + 1 : n;
@@ -296,6 +300,6 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
         "recompute_modules, overlap_off, bucket_size, fsdp_unit, "
         "fsdp_prefetch, cuda_graph, dispatcher, overlap_shared_experts, "
-        "mtp_ahead",
+        "mtp_ahead, vpp_group",
         key);
 }

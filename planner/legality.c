@@ -25,7 +25,7 @@
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
-    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
+    X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(vpp_group) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
     X(learned) X(re_attn) X(re_mlp) X(offload_layers)
 /* clang-format on */
 enum value {
@@ -274,6 +274,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_exp_avg_sq] = ID_DTYPE + (int64_t)w->optimizer.exp_avg_sq;
     v[V_cuda_graph] = (int64_t)l->cuda_graph;
     v[V_mtp_ahead] = l->mtp_ahead;
+    v[V_vpp_group] = l->vpp_group;
     v[V_loss] = (int64_t)w->loss;
     v[V_loss_chunks] = w->loss_chunks;
     v[V_capacity] = w->capacity_factor > 0;

@@ -44,8 +44,8 @@ enum mw_free_dim {
     MW_FREE_RECOMPUTE_LAYERS = 16,
     MW_FREE_CP_INNER = 32,
     MW_FREE_RECOMPUTE_MODULES = 64,
-    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 + 16384 + 32768 +
-                  65536, /* of those that leave what is learned alone */
+    MW_FREE_ALL = 127 + 1024 + 2048 + 4096 + 8192 + 16384 + 32768 + 65536 +
+                  131072, /* of those that leave what is learned alone */
     MW_FREE_DTYPE = 128,
     MW_FREE_GRAD_DTYPE = 256,
     MW_FREE_COMPRESSION = 512,
@@ -55,7 +55,8 @@ enum mw_free_dim {
     MW_FREE_FSDP_PREFETCH = 8192,
     MW_FREE_DISPATCHER = 16384,
     MW_FREE_SHARED_OVERLAP = 32768,
-    MW_FREE_MTP = 65536
+    MW_FREE_MTP = 65536,
+    MW_FREE_VPP_GROUP = 131072
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */
@@ -74,6 +75,7 @@ struct mw_search_opts {
     int bucket_size;              /* -1: not fixed */
     int fsdp_unit, fsdp_prefetch; /* -1: not fixed */
     int mtp_ahead;                /* -1: not fixed */
+    int vpp_group;                /* -1: not fixed */
     int cuda_graph;               /* -1: not fixed */
     int dispatcher;               /* -1: not fixed */
     int overlap_shared_experts;   /* 0, 1, -1: not fixed */

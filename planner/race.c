@@ -215,7 +215,7 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->bucket_size == b->bucket_size && a->cuda_graph == b->cuda_graph &&
            a->dispatcher == b->dispatcher &&
            a->overlap_shared_experts == b->overlap_shared_experts &&
-           a->mtp_ahead == b->mtp_ahead &&
+           a->mtp_ahead == b->mtp_ahead && a->vpp_group == b->vpp_group &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
            a->dp_shard == b->dp_shard && a->reshard == b->reshard &&

@@ -165,6 +165,8 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
             mw_limits_list_allows(&limits->overlap_shared_experts,
                                   l->overlap_shared_experts)) &&
            mw_limits_list_allows(&limits->mtp_ahead, l->mtp_ahead) &&
+           (l->vpp == 1 || !mw_layout_is_grouped(l) ||
+            mw_limits_list_allows(&limits->vpp_group, l->vpp_group)) &&
            (!mw_layout_has_buckets(l) ||
             mw_limits_list_allows(&limits->bucket_size, l->bucket_size)) &&
            (l->zero < 3 ||

@@ -45,7 +45,8 @@ static void one_leaf(struct mw_space_walker *w, const struct mw_layout *layout)
          layout->cp_inner > 1 || layout->recompute_layers > 0 ||
          layout->recompute_modules != 0 || !layout->reshard ||
          layout->bucket_size > 0 || layout->mtp_ahead > 0 ||
-         layout->fsdp_unit != 1 || layout->fsdp_prefetch >= 0 ||
+         layout->vpp_group > 0 || layout->fsdp_unit != 1 ||
+         layout->fsdp_prefetch >= 0 ||
          layout->dispatcher != MW_DISPATCH_STACK ||
          layout->overlap_shared_experts ||
          layout->grad_compression != MW_COMPRESS_NONE ||
@@ -63,6 +64,40 @@ static void one_leaf(struct mw_space_walker *w, const struct mw_layout *layout)
     w->tally->enumerated++;
     w->tally->legal++;
     w->leaf(w->arg, layout, w->at++);
+}
+
+/* Sizes of the groups that go through chunks in turn: as many micro-batches as
+ * stages, and where asked for twice, four times as many, ..., and all. */
+static uint64_t walk_groups(struct mw_space_walker *w, struct mw_layout layout,
+                            bool only_count)
+{
+    const struct mw_space *s = w->s;
+    const struct mw_int_list *listed = &s->scenario->limits.vpp_group;
+    int fixed = s->opts->vpp_group;
+    int m = mw_microbatches(&layout, &s->scenario->workload);
+    bool is_free = fixed < 0 && layout.vpp > 1 && mw_layout_is_grouped(&layout);
+    bool has_more = is_free && w->how == MW_WALK_ALL && listed->n == 0 &&
+                    (s->opts->free & MW_FREE_VPP_GROUP) != 0;
+    uint64_t n = 0;
+
+    layout.vpp_group = fixed > 0 ? fixed : 0;
+    for (size_t i = 0; i < (is_free && listed->n > 0 ? listed->n : 1); i++) {
+        layout.vpp_group =
+            is_free && listed->n > 0 ? (int)listed->v[i] : layout.vpp_group;
+        n++;
+        if (!only_count) {
+            one_leaf(w, &layout);
+        }
+    }
+    for (int64_t g = 2 * (int64_t)layout.pp; has_more && g < 2 * (int64_t)m;
+         g *= 2) {
+        layout.vpp_group = g < m ? (int)g : m;
+        n++;
+        if (!only_count) {
+            one_leaf(w, &layout);
+        }
+    }
+    return n;
 }
 
 /* Schedules under all that is set but them. */
@@ -84,10 +119,7 @@ static uint64_t walk_kinds(struct mw_space_walker *w, struct mw_layout layout,
             continue;
         }
         layout.schedule = s->kind[k]->name;
-        n++;
-        if (!only_count) {
-            one_leaf(w, &layout);
-        }
+        n += walk_groups(w, layout, only_count);
     }
     return n;
 }

@@ -179,6 +179,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " bucket %d",
                       o->bucket_size);
     }
+    if (o->vpp_group >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " group %d",
+                      o->vpp_group);
+    }
     if (o->fsdp_unit >= 0 || o->fsdp_prefetch >= 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " units %d %d",
                       o->fsdp_unit, o->fsdp_prefetch);

@@ -102,6 +102,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (l->mtp_ahead > 0) {
         mw_str_add(&text, ", mtp_ahead 1");
     }
+    if (l->vpp_group > 0) {
+        mw_str_addf(&text, ", groups of %d", l->vpp_group);
+    }
     if (l->bucket_size > 0) {
         mw_str_addf(&text, ", buckets of %d", l->bucket_size);
     }

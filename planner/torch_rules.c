@@ -65,6 +65,8 @@ static const struct mw_rule rules[] = {
     {"titan_units", TT, "fsdp_unit == 1 && fsdp_prefetch != 0 && fsdp_prefetch <= 1",
      "each block is wrapped by itself, and one is gathered ahead",
      "TorchTitan torchtitan/models/llama3/parallelize.py, apply_fsdp"},
+    {"titan_group", TT, "vpp_group == 0", "groups are as many micro-batches as stages, or equal parts of all",
+     "PyTorch torch/distributed/pipelining/schedules.py ScheduleInterleaved1F1B, number_of_rounds"},
     {"titan_bucket", TT, "bucket_size == 0", "a wrapped layer is reduced at once, replicas in buckets of a fixed size",
      "PyTorch torch/distributed/fsdp/_fully_shard"},
     {"titan_grad_dtype", TT, "grad_dtype == 'fp32'", "gradients are reduced in fp32",

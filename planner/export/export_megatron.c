@@ -25,6 +25,10 @@ static void put_layers(struct mw_args *w)
     const struct mw_plan *plan = w->in->plan;
     int last = plan->n_virtual - 1;
 
+    if (plan->layout.vpp_group > 0) {
+        mw_args_number(w, "microbatch-group-size-per-virtual-pipeline-stage",
+                       plan->layout.vpp_group);
+    }
     if (mw_plan_is_even(plan)) {
         if (plan->layout.vpp > 1) {
             mw_args_number(w, "num-virtual-stages-per-pipeline-rank",

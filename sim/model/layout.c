@@ -268,6 +268,12 @@ static bool parse_order(const char *order, enum axis out[N_GRID_AXES])
     }
 }
 
+bool mw_layout_is_grouped(const struct mw_layout *layout)
+{
+    return strcmp(layout->schedule, "interleaved-1f1b") == 0 ||
+           strcmp(layout->schedule, "interleaved-zb") == 0;
+}
+
 bool mw_layout_order_valid(const char *order)
 {
     enum axis axes[N_GRID_AXES];

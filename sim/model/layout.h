@@ -184,6 +184,9 @@ struct mw_layout {
     enum mw_dispatcher dispatcher;
     bool overlap_shared_experts; /* they compute while tokens travel to the
                                     routed experts and back */
+    int vpp_group; /* interleaved schedules: micro-batches that go through a
+                      chunk before the next chunk has its turn (Megatron-Core's
+                      microbatch_group_size_per_vp_stage); 0: pp */
     int mtp_ahead; /* 1: the multi-token-prediction layers lie one virtual stage
                       before the head, which its stage then holds alone; 0:
                       with the head */
@@ -216,6 +219,8 @@ void mw_layout_nodes_add(struct mw_str *text, const struct mw_int_list *nodes,
                          const char *between);
 /* Is any part of the step's state kept in the host's memory? */
 bool mw_layout_offloads(const struct mw_layout *layout);
+/* Do groups of micro-batches go through chunks in turn (vpp_group)? */
+bool mw_layout_is_grouped(const struct mw_layout *layout);
 /* Ranks the layout occupies: tp * cp * pp * dp; aborts past INT_MAX (the
  * binder's ranges and mw_layout_check keep input below it). */
 int mw_layout_ranks(const struct mw_layout *layout);
@@ -307,6 +312,8 @@ extern const struct mw_field mw_layout_fields[];
          .type = MW_F_BOOL,                                                    \
          .offset = (at) + offsetof(struct mw_layout, overlap_shared_experts),  \
          .doc = "shared experts compute while tokens travel"},                 \
+        MW_LAYOUT_INT_ROW(at, vpp_group, 0, MW_WAYS_MAX,                       \
+                          "micro-batches a chunk takes in turn; 0: pp"),       \
         MW_LAYOUT_INT_ROW(at, mtp_ahead, 0, 1,                                 \
                           "stages from multi-token prediction to the head"),   \
         MW_LAYOUT_INT_ROW(at, dp_shard, 0, MW_WAYS_MAX,                        \

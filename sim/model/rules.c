@@ -502,6 +502,7 @@ static const struct {
     {"mtp_ahead", "mtp_ahead", rule_mtp_ahead},
     {"vpp_pp", "vpp", rule_vpp_pp},
     {"batch", "dp", rule_batch},
+    {"vpp_group", "vpp_group", mw_rule_vpp_group},
     {"ep_dense", "ep", rule_ep_dense},
     {"ep_experts", "ep", rule_ep_experts},
     {"etp_ffn", "etp", rule_etp_ffn},

@@ -139,3 +139,25 @@ bool mw_rule_bucket(const struct check *c)
                      "the step's end; set zero to 0 or 1, grad_compression to "
                      "none");
 }
+
+/* After the rule of the batch: there are whole micro-batches. */
+bool mw_rule_vpp_group(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    int g = l->vpp_group, m = mw_microbatches(l, c->w);
+
+    if (g == 0) {
+        return true;
+    }
+    if (l->vpp < 2 || !mw_layout_is_grouped(l)) {
+        return BROKEN(c,
+                      "vpp_group is of interleaved schedules with vpp of at "
+                      "least 2, not of %.32s with vpp %d",
+                      l->schedule, l->vpp);
+    }
+    return (g >= l->pp && g <= m && (m % g == 0 || m % g >= l->pp)) ||
+           BROKEN(c,
+                  "vpp_group %d: groups have at least pp %d micro-batches and "
+                  "at most all %d, the last one too",
+                  g, l->pp, m);
+}

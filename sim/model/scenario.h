@@ -107,6 +107,7 @@ struct mw_limits {
     struct mw_int_list recompute_modules, overlap_off;
     struct mw_int_list bucket_size; /* what is listed is enumerated */
     struct mw_int_list fsdp_unit, fsdp_prefetch; /* the same */
+    struct mw_int_list vpp_group;                /* the same */
     struct mw_int_list mtp_ahead;                /* the same */
     /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
      */

@@ -434,6 +434,7 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "recompute_modules",
                                         "overlap_off",
                                         "etp",
+                                        "vpp_group",
                                         "zero",
                                         "sp",
                                         "schedule",

@@ -60,6 +60,9 @@ const struct mw_field mw_limits_fields[] = {
     LIST_ROW("ep", ep, "expert parallel ways to consider"),
     LIST_ROW("vpp", vpp, "chunks per stage to consider"),
     LIST_ROW("etp", etp, "tensor parallel ways inside an expert to enumerate"),
+    COUNTS_ROW("vpp_group", vpp_group, MW_WAYS_MAX,
+               "micro-batches a chunk takes in turn to enumerate; pp (0) if "
+               "absent"),
     COUNTS_ROW("zero", zero, 3, "ZeRO stages to enumerate"),
     WORDS_ROW("sp", sp, mw_bool_enums, "sequence parallelism, where tp > 1"),
     NAMES_ROW("schedule", schedule, "pipeline schedules to enumerate"),

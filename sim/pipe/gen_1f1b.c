@@ -8,7 +8,9 @@
  *   interleaved  w_i = 2(p-1-i) + (v-1)N, groups of N micro-batches
  *   Seq1F1B      w_i = p-i-2+q over q parts of a micro-batch
  * Megatron-LM schedules.py (groups of p) demands p | m; PyTorch's
- * ScheduleInterleaved1F1B cuts m into max(1, m div p) equal groups.
+ * ScheduleInterleaved1F1B cuts m into max(1, m div p) equal groups. Groups of
+ * more than p (--microbatch-group-size-per-virtual-pipeline-stage) leave time
+ * for transfers and hold more; the last one may be smaller, but not below p.
  */
 #include "sim/pipe/schedule_int.h"
 
@@ -89,6 +91,22 @@ enum mw_status mw_gen_eager_1f1b(const struct mw_sched_args *a,
     return make_plain("eager-1f1b", a, 2, out);
 }
 
+/* The group that is asked for, or 0 with a message. */
+static int asked_group(const struct mw_sched_args *a, const char *name,
+                       struct mw_err *err)
+{
+    int p = a->n_stages, m = a->n_microbatches, n = a->group;
+
+    if (n >= p && n <= m && (m % n == 0 || m % n >= p)) {
+        return n;
+    }
+    mw_fail(err, MW_EUSAGE,
+            "%s takes groups of at least as many micro-batches as stages, %d, "
+            "and at most all %d, the last as well: not %d",
+            name, p, m, n);
+    return 0;
+}
+
 /* Micro-batches per group, or 0 with a message. p | m gives p (Megatron). */
 static int group_size(const struct mw_sched_args *a, const char *name,
                       struct mw_err *err)
@@ -96,6 +114,9 @@ static int group_size(const struct mw_sched_args *a, const char *name,
     int p = a->n_stages, m = a->n_microbatches;
     int rounds = m / p > 1 ? m / p : 1;
 
+    if (a->group > 0) {
+        return asked_group(a, name, err);
+    }
     if (m % rounds == 0) {
         return m / rounds;
     }

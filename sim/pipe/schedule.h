@@ -67,6 +67,8 @@ struct mw_sched_args {
     double
         memory_limit; /* activations of one micro-batch on one stage; 0: no */
     int n_parts;
+    int group; /* interleaved kinds: micro-batches that go through a chunk
+                  before the next; 0: as many as stages, or m div (m div p) */
 };
 
 /*

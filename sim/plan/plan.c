@@ -96,7 +96,8 @@ enum mw_status mw_plan_make_schedule(struct mw_plan *plan, struct mw_err *err)
                                  .n_microbatches = plan->n_microbatches,
                                  .n_chunks = chunks_of(layout),
                                  .n_parts =
-                                     plan->n_parts > 0 ? plan->n_parts : 1};
+                                     plan->n_parts > 0 ? plan->n_parts : 1,
+                                 .group = layout->vpp_group};
     enum mw_status status =
         mw_schedule_make(layout->schedule, &args, &plan->schedule, err);
 
@@ -266,6 +267,9 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     }
     if (l->bucket_size > 0) {
         h = hash_int(mw_hash64(h, "bucket_size", 11), l->bucket_size);
+    }
+    if (l->vpp_group > 0) {
+        h = hash_int(mw_hash64(h, "vpp_group", 9), l->vpp_group);
     }
     if (l->mtp_ahead > 0) {
         h = hash_int(mw_hash64(h, "mtp_ahead", 9), l->mtp_ahead);

@@ -79,6 +79,9 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->bucket_size > 0) {
         mw_str_addf(text, "  bucket_size: %d\n", l->bucket_size);
     }
+    if (l->vpp_group > 0) {
+        mw_str_addf(text, "  vpp_group: %d\n", l->vpp_group);
+    }
     if (l->mtp_ahead > 0) {
         mw_str_addf(text, "  mtp_ahead: %d\n", l->mtp_ahead);
     }

@@ -244,7 +244,7 @@ enum mw_plain mw_plain_of(const struct mw_layout *layout, int m)
     /* Gathers of sharded layers make chunks too unequal for the closed form. */
     if (strcmp(kind->name, "interleaved-1f1b") == 0 && layout->pp > 1 &&
         layout->vpp > 1 && m % layout->pp == 0 && layout->zero < 2 &&
-        layout->mtp_ahead == 0) {
+        layout->mtp_ahead == 0 && layout->vpp_group == 0) {
         return MW_PLAIN_LOOP;
     }
     if (layout->vpp > 1) {

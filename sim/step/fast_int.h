@@ -11,6 +11,7 @@ struct mw_fast_shape {
     int n_stages, vpp, n_microbatches;
     bool is_split;
     int n_chunks, n_routes, n_parts;
+    int group;             /* mw_sched_args */
     enum mw_status status; /* of making it; text says why not */
     char *text;
     int16_t *virtual_stage, *route; /* [n_stages * n_chunks] */

@@ -61,23 +61,31 @@ static void keep_peaks(const struct mw_schedule *s, struct mw_fast_shape *shape)
     mw_free(one);
 }
 
-static struct mw_fast_shape *make_shape(size_t kind, int n_stages, int vpp,
-                                        int n_microbatches)
+/* What a shape is remembered by. */
+struct shape_key {
+    size_t kind;
+    int n_stages, vpp, n_microbatches, group;
+};
+
+static struct mw_fast_shape *make_shape(const struct shape_key *key)
 {
-    const struct mw_sched_kind *k = mw_schedule_kind(kind);
+    int vpp = key->vpp, n_stages = key->n_stages;
+    const struct mw_sched_kind *k = mw_schedule_kind(key->kind);
     struct mw_fast_shape *shape = mw_calloc(1, sizeof *shape);
     struct mw_schedule s;
     struct mw_err err = {0};
     struct mw_sched_args args = {.n_stages = n_stages,
-                                 .n_microbatches = n_microbatches,
+                                 .n_microbatches = key->n_microbatches,
                                  .n_chunks =
                                      k->min_chunks > vpp ? k->min_chunks : vpp,
-                                 .n_parts = 1};
+                                 .n_parts = 1,
+                                 .group = key->group};
 
-    *shape = (struct mw_fast_shape){.kind = kind,
+    *shape = (struct mw_fast_shape){.kind = key->kind,
                                     .n_stages = n_stages,
                                     .vpp = vpp,
-                                    .n_microbatches = n_microbatches,
+                                    .n_microbatches = key->n_microbatches,
+                                    .group = key->group,
                                     .is_split = k->is_split};
     shape->status = mw_schedule_make(k->name, &args, &s, &err);
     if (shape->status == MW_OK && s.route_len != n_stages * vpp) {
@@ -97,15 +105,15 @@ static struct mw_fast_shape *make_shape(size_t kind, int n_stages, int vpp,
     return shape;
 }
 
-static struct mw_fast_shape *find_shape(struct mw_fast *f, size_t kind,
-                                        int n_stages, int vpp,
-                                        int n_microbatches)
+static struct mw_fast_shape *find_shape(struct mw_fast *f,
+                                        const struct shape_key *key)
 {
     for (size_t i = 0; i < f->shapes.n; i++) {
         struct mw_fast_shape *s = f->shapes.v[i];
 
-        if (s->kind == kind && s->n_stages == n_stages && s->vpp == vpp &&
-            s->n_microbatches == n_microbatches) {
+        if (s->kind == key->kind && s->n_stages == key->n_stages &&
+            s->vpp == key->vpp && s->n_microbatches == key->n_microbatches &&
+            s->group == key->group) {
             if (i > 0) { /* searches ask for the same ones again and again */
                 f->shapes.v[i] = f->shapes.v[i - 1];
                 f->shapes.v[i - 1] = s;
@@ -113,8 +121,7 @@ static struct mw_fast_shape *find_shape(struct mw_fast *f, size_t kind,
             return s;
         }
     }
-    struct mw_fast_shape *made =
-        make_shape(kind, n_stages, vpp, n_microbatches);
+    struct mw_fast_shape *made = make_shape(key);
 
     mw_array_push(&f->shapes, made);
     return made;
@@ -128,15 +135,18 @@ const struct mw_fast_shape *mw_fast_shape_of(struct mw_fast *f,
     int m = mw_microbatches(layout, &f->scenario->workload);
 
     MW_ASSERT(mw_schedule_kind(kind) != NULL, "schedule %s", layout->schedule);
+    struct shape_key key = {kind, layout->pp, layout->vpp, 2 * layout->pp, 0};
+
     if (!with_list) {
-        struct mw_fast_shape *any =
-            find_shape(f, kind, layout->pp, layout->vpp, 2 * layout->pp);
+        struct mw_fast_shape *any = find_shape(f, &key);
 
         if (any->status == MW_OK) {
             return any;
         }
     }
-    return find_shape(f, kind, layout->pp, layout->vpp, m);
+    key.n_microbatches = m;
+    key.group = layout->vpp_group;
+    return find_shape(f, &key);
 }
 
 void mw_fast_shapes_free(struct mw_fast *f)

@@ -266,7 +266,8 @@ static struct work work_of(const struct mw_step_price *p,
 
 /*
  * Micro-batches whose work can hide what is done once a step. The interleaved
- * schedule takes pp micro-batches through one of its v chunks before the next:
+ * schedule takes pp micro-batches, or vpp_group, through one of its v chunks
+ * before the next:
  * the chunks are first needed, and their gradients complete, that far apart.
  */
 static double windows(const struct mw_step_price *p)
@@ -279,7 +280,9 @@ static double windows(const struct mw_step_price *p)
         strcmp(l->schedule, "interleaved-1f1b") != 0) {
         return 1;
     }
-    return fmax(1, fmin(l->pp, n) * (l->vpp - 1) / l->vpp);
+    double group = l->vpp_group > 0 ? l->vpp_group : l->pp;
+
+    return fmax(1, fmin(group, n) * (l->vpp - 1) / l->vpp);
 }
 
 /* What is done once a step in pieces, beside such work. */

@@ -116,6 +116,12 @@ expect 0 "$mw" export buckets.yaml --to megatron-core -o out.args
 args "o['ddp-bucket-size'] == '160000000' and o['overlap-grad-reduce']"
 expect 1 "$mw" export buckets.yaml --to nanotron -o out.yaml
 grep -q 'nanotron_bucket' stderr.txt || fail "buckets of ZeRO-1: $(cat stderr.txt)"
+scenario groups llama3-8b 2 'tp: 2, sp: true, pp: 2, vpp: 4, vpp_group: 4, dp: 4, micro_batch: 1, schedule: interleaved-1f1b'
+expect 0 "$mw" export groups.yaml --to megatron-core -o out.args
+args "o['microbatch-group-size-per-virtual-pipeline-stage'] == '4'"
+sed 's/dp: 4/dp: 4, zero: 2/' groups.yaml >sharded.yaml
+expect 1 "$mw" export sharded.yaml --to torchtitan -o out.toml
+grep -q 'titan_group' stderr.txt || fail "groups in torchtitan: $(cat stderr.txt)"
 scenario replicas llama3-8b 2 'tp: 8, sp: true, dp: 2, zero: 0, bucket_size: 26214400, micro_batch: 1'
 expect 0 "$mw" export replicas.yaml --to nanotron -o out.yaml
 grep -qx '  ddp_bucket_cap_mb: 100' out.yaml || fail "buckets: $(cat out.yaml)"

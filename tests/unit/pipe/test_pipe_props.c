@@ -11,6 +11,8 @@
 #include "sim/pipe/pipe_stats.h"
 #include "sim/pipe/replay_int.h"
 
+#include <math.h>
+
 struct got {
     mw_time makespan, span;
     double peak; /* chunk activations of the fullest device */
@@ -65,6 +67,26 @@ static bool get(const char *kind, int p, int m, int v, int q,
     mw_schedule_release(&s);
     mw_free(each);
     return true;
+}
+
+/* Of a step whose chunks are alike, t: F, B, W and a transfer. */
+static mw_time time_of(const struct mw_schedule *s, const mw_time t[4])
+{
+    size_t n = (size_t)s->n_stages * (size_t)s->n_chunks;
+    mw_time *each = mw_calloc(3 * n, sizeof *each);
+    struct mw_pipe_times times = {
+        .f_ps = each, .b_ps = each + n, .w_ps = each + 2 * n, .comm_ps = t[3]};
+    struct mw_pipe_run r;
+
+    for (size_t i = 0; i < 3 * n; i++) {
+        each[i] = t[i / n];
+    }
+    assert_int_equal(mw_pipe_replay(s, &times, &r, NULL), MW_OK);
+    mw_time makespan = r.makespan_ps;
+
+    mw_pipe_run_release(&r);
+    mw_free(each);
+    return makespan;
 }
 
 static int min_int(int a, int b)
@@ -136,6 +158,76 @@ static void test_interleaved_remainders(void **state)
                 assert_true(m % (m / p) != 0);
             }
         }
+    }
+}
+
+/* Groups of N: as short as those of p, 2 (p-1) + (v-1) N + 1 chunks held; of
+ * transfers, which groups of p wait for at each change of chunk, N - p more
+ * hide as many passes. */
+static void test_groups(void **state)
+{
+    (void)state;
+    const int v = 2;
+
+    for (int p = 2; p <= 8; p++) {
+        for (int m = p; m <= 40; m += 3) {
+            for (int n = 1; n <= m + 1; n++) {
+                bool is_legal = n >= p && n <= m && (m % n == 0 || m % n >= p);
+                struct mw_sched_args a = {.n_stages = p,
+                                          .n_microbatches = m,
+                                          .n_chunks = v,
+                                          .group = n};
+                struct mw_schedule s;
+                struct mw_err err = {0};
+
+                assert_int_equal(
+                    mw_schedule_make("interleaved-1f1b", &a, &s, NULL) == MW_OK,
+                    is_legal);
+                if (!is_legal) {
+                    continue;
+                }
+                if (mw_schedule_check(&s, &err) != MW_OK) {
+                    fail_msg("p %d m %d group %d: %s", p, m, n, err.text);
+                }
+                assert_int_equal(time_of(&s, unit_times), 3 * (v * m + p - 1));
+                assert_int_equal(lround(mw_pipe_peak(&s, 0, 1)),
+                                 min_int(v * m, 2 * (p - 1) + (v - 1) * n + 1));
+                mw_schedule_release(&s);
+                assert_int_equal(
+                    mw_schedule_make("interleaved-zb", &a, &s, NULL), MW_OK);
+                assert_int_equal(mw_schedule_check(&s, &err), MW_OK);
+                mw_schedule_release(&s);
+            }
+        }
+    }
+}
+
+static mw_time grouped(int p, int m, int v, int n, mw_time comm)
+{
+    const mw_time t[4] = {10, 10, 10, comm};
+    struct mw_sched_args a = {
+        .n_stages = p, .n_microbatches = m, .n_chunks = v, .group = n};
+    struct mw_schedule s;
+
+    assert_int_equal(mw_schedule_make("interleaved-1f1b", &a, &s, NULL), MW_OK);
+    mw_time makespan = time_of(&s, t);
+
+    mw_schedule_release(&s);
+    return makespan;
+}
+
+/* What larger groups are for: after a group of p the next chunk waits for its
+ * first micro-batch to come round, p transfers late. */
+static void test_groups_hide_transfers(void **state)
+{
+    (void)state;
+    for (int p = 2; p <= 8; p++) {
+        mw_time tight = grouped(p, 8 * p, 4, p, 4);
+
+        assert_int_equal(grouped(p, 8 * p, 4, 0, 4), tight);
+        assert_true(grouped(p, 8 * p, 4, 2 * p, 4) < tight);
+        assert_true(grouped(p, 8 * p, 4, 2 * p, 4) >
+                    grouped(p, 8 * p, 4, p, 0));
     }
 }
 
@@ -262,6 +354,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fused),
         cmocka_unit_test(test_interleaved_remainders),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_groups_hide_transfers),
         cmocka_unit_test(test_zero_bubble),
         cmocka_unit_test(test_dual),
         cmocka_unit_test(test_latency),

@@ -96,13 +96,13 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_optimizer: [0, 0.5]"
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
-        : seed % 4 == 0
-            ? ", bucket_size: [0, 5000000, 100000000], "
-              "cuda_graph: [stack, attn, full_iteration], "
-              "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
-            : ", mtp_ahead: [0, 1], recompute_modules: [[mlp], [core_attn, "
-              "layernorm], core_attn], overlap_off: [[tp], "
-              "[grad_reduce, tp]]";
+        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
+                          "cuda_graph: [stack, attn, full_iteration], "
+                          "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
+                        : ", mtp_ahead: [0, 1], vpp_group: [0, 2, 4], "
+                          "recompute_modules: [[mlp], [core_attn, "
+                          "layernorm], core_attn], overlap_off: [[tp], "
+                          "[grad_reduce, tp]]";
 
     snprintf(text, sizeof text,
              "format: 1\n"
@@ -124,7 +124,7 @@ static void test_random_spaces(void **state)
     (void)state;
     int n_none = 0, n_uneven = 0, n_rare = 0, n_buckets = 0, n_sets = 0;
     int n_units = 0;
-    int n_ahead = 0;
+    int n_ahead = 0, n_groups = 0;
     char text[MW_PLAN_TEXT_MAX];
 
     for (uint64_t seed = 0; seed < SPACES; seed++) {
@@ -143,7 +143,7 @@ static void test_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 17) | 1U << pick(seed, 15, 17);
+                        : 1U << pick(seed, 14, 18) | 1U << pick(seed, 15, 18);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.bucket_size = seed % 16 == 2 ? 30000000 : -1;
         opts.is_full = pick(seed, 13, 8) == 0;
@@ -168,6 +168,7 @@ static void test_random_spaces(void **state)
             n_buckets += c->layout.bucket_size > 0;
             n_units += mw_layout_wraps(&c->layout);
             n_ahead += c->layout.mtp_ahead > 0;
+            n_groups += c->layout.vpp_group > 0;
             n_sets += seed % 8 == 6 && c->layout.recompute_modules > 0 &&
                       c->layout.overlap_off > 0;
             n_uneven += abs(c->layers[0] - c->layers[last]) > 1;
@@ -183,6 +184,7 @@ static void test_random_spaces(void **state)
     assert_true(n_units > SPACES / 40);
     assert_true(n_sets > 0);
     assert_true(n_ahead > 0);
+    assert_true(n_groups > 0);
 }
 
 int main(void)

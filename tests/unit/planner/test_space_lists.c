@@ -71,6 +71,7 @@ static const struct {
             {"cp", "2", "4", false, false},
             {"micro_batch", "1", "2", false, false},
             {"etp", "1", "2", true, false},
+            {"vpp_group", "2", "4", false, false},
             {"zero", "2", "3", false, false},
             {"sp", "false", "true", false, false},
             {"schedule", "zb-v", "zb-h1", false, false},
@@ -98,8 +99,10 @@ static const char *beside(const char *key)
     return strcmp(key, "sp") == 0         ? "tp: [2, 4], micro_batch: 1"
            : strcmp(key, "order") == 0    ? "tp: 2, cp: 1, pp: [2, 4]"
            : strcmp(key, "schedule") == 0 ? "pp: 2, micro_batch: 1"
-           : strcmp(key, "cp_form") == 0  ? "cp: [2, 4], micro_batch: 1"
-           : strcmp(key, "zero") == 0     ? "dp: [2, 8], micro_batch: 1"
+           : strcmp(key, "vpp_group") == 0
+               ? "pp: 2, tp: 2, schedule: interleaved-1f1b, micro_batch: 1"
+           : strcmp(key, "cp_form") == 0 ? "cp: [2, 4], micro_batch: 1"
+           : strcmp(key, "zero") == 0    ? "dp: [2, 8], micro_batch: 1"
            : strcmp(key, "reshard") == 0 ? "dp: [2, 8], zero: 3, micro_batch: 1"
            : strcmp(key, "dp_shard") == 0
                ? "dp: 8, zero: [1, 2, 3], micro_batch: 1"

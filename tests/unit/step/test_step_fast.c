@@ -118,6 +118,9 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0 ? 2
              : strcmp(l->schedule, "zb-v") == 0           ? 2
                                                           : 1;
+    if (mw_layout_is_grouped(l) && draw_int(i, 31, 2) == 0) {
+        l->vpp_group = l->pp + draw_int(i, 32, l->pp + 1);
+    }
     l->cp_form = (enum mw_cp_form)draw_int(i, 9, 4);
     if (is_moe) {
         l->ep = 1 << draw_int(i, 10, 4);

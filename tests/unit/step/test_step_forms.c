@@ -49,6 +49,7 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     l->vpp = strcmp(l->schedule, "interleaved-1f1b") == 0
                  ? pick(powers + 1, 3, 8, i)
                  : 1;
+    l->vpp_group = l->vpp > 1 && i % 2 == 0 ? l->pp << i / 2 % 3 : 0;
     return l->dp >= 1 && mw_layout_ranks(l) == 32 &&
            mw_layout_check(l, &s->model, &s->workload, 32, NULL, NULL) == MW_OK;
 }
