@@ -213,9 +213,18 @@ int mw_plan_run_front(const struct mw_plan_args *a,
     enum mw_status status =
         mw_front_find(scenario, ctx, &a->search, a->front, &prices, &f, &err);
 
-    if (status == MW_OK) {
-        status = a->cli.json ? print_json(a, scenario, ctx, &f, &err)
-                             : print_front(a, scenario, ctx, &f, &err);
+    bool is_answer = status == MW_OK || status == MW_ENO || status == MW_EINTR;
+
+    if (is_answer && (a->cli.json || f.points.n > 0)) {
+        struct mw_err wrong = {0};
+        enum mw_status shown = a->cli.json
+                                   ? print_json(a, scenario, ctx, &f, &wrong)
+                                   : print_front(a, scenario, ctx, &f, &wrong);
+
+        if (shown != MW_OK) {
+            status = shown;
+            err = wrong;
+        }
     }
     mw_front_release(&f);
     return status == MW_OK ? 0 : mw_cli_fail(&err);

@@ -82,7 +82,7 @@ static enum mw_status take_margin(const struct mw_plan_args *a,
         limits->memory_bytes > 0 ? limits->memory_bytes : ctx->gpu->mem_bytes;
     char text[MW_FMT_MAX];
 
-    if (!(a->margin_bytes > 0)) {
+    if (!(a->margin_bytes >= 0)) {
         return MW_OK;
     }
     if (!(a->margin_bytes < capacity)) {
@@ -101,6 +101,9 @@ enum mw_status mw_plan_prepare(struct mw_plan_args *a,
 {
     enum mw_status status = take_margin(a, ctx, &scenario->limits, err);
 
+    if (status == MW_OK) {
+        status = mw_plan_check_why(a, scenario, ctx, err);
+    }
     take_objective(a, scenario);
     if (status == MW_OK) {
         status = widen_front(a, scenario, err);

@@ -187,9 +187,9 @@ int mw_plan_run(const struct mw_plan_args *a,
 
     if (found == MW_ENO && !(a->within_s > 0) && !(a->cap_usd > 0) &&
         !a->part && a->n_merges == 0) {
-        mw_plan_say_changes(scenario, ctx, &a->search, json);
+        exit_status = mw_plan_say_changes(scenario, ctx, &a->search, json);
     }
-    if (json && (status == MW_OK || found == MW_ENO || found == MW_EINTR)) {
+    if (json && (has_plan || found == MW_ENO || found == MW_EINTR)) {
         mw_cli_print_json(json);
     } else {
         json_decref(json);

@@ -5,6 +5,7 @@
 #include "cli/plan_view.h"
 #include "planner/published.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,9 @@ enum mw_status mw_plan_pairs(const char *option, const char *text,
     enum mw_status status = mw_cli_pairs(option, text, pairs, &n, err);
     for (int i = 0; i < n && status == MW_OK; i++) {
         status = mw_search_fix(search, pairs[i].key, pairs[i].value, err);
+        if (status != MW_OK) {
+            mw_err_prefix(err, "%s", option);
+        }
     }
     return status;
 }
@@ -36,6 +40,28 @@ static enum mw_status own_layout(const struct mw_scenario *scenario,
     return status;
 }
 
+static bool is_of_layout(const struct mw_plan_args *a)
+{
+    return a->why && strcmp(a->why, "layout") == 0;
+}
+
+enum mw_status mw_plan_check_why(const struct mw_plan_args *a,
+                                 const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 struct mw_err *err)
+{
+    struct mw_search_opts opts = a->search;
+    struct mw_search_result r;
+
+    if (!is_of_layout(a)) {
+        return a->why ? mw_plan_pairs("--why", a->why, &opts, err) : MW_OK;
+    }
+    enum mw_status status = own_layout(scenario, ctx, &r, err);
+
+    mw_search_result_release(&r);
+    return status;
+}
+
 /* The plan to compare with: the scenario's layout, the best with the asked
  * values, or the second. */
 static enum mw_status find_other(const struct mw_plan_args *a,
@@ -47,7 +73,7 @@ static enum mw_status find_other(const struct mw_plan_args *a,
     struct mw_search_opts opts = a->search;
 
     opts.top = a->why ? 1 : 2;
-    if (a->why && strcmp(a->why, "layout") == 0) {
+    if (is_of_layout(a)) {
         return own_layout(scenario, ctx, out, err);
     }
     if (a->why) {
@@ -60,6 +86,46 @@ static enum mw_status find_other(const struct mw_plan_args *a,
     return mw_search(scenario, ctx, &opts, out, err);
 }
 
+/* Term by term, and whether the other could have been chosen at all. */
+static enum mw_status
+compare(const struct mw_scenario *scenario, const struct mw_cost_ctx *ctx,
+        const struct mw_search_result *best, const struct mw_candidate *other,
+        const char *called, json_t *json, struct mw_err *err)
+{
+    struct mw_comparison c;
+    double usable = mw_step_usable_bytes(scenario, ctx);
+    enum mw_status status =
+        mw_plans_compare(scenario, ctx, &best->plans[0], other, &c, err);
+
+    if (status == MW_OK && json) {
+        mw_json_set(json, "why", mw_plan_view_why_json(&c, usable));
+    } else if (status == MW_OK) {
+        char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
+
+        snprintf(name, sizeof name, "%s (%s)", called,
+                 mw_layout_text(&other->layout, text));
+        mw_plan_view_why(&c, name, usable, best->proved_optimal);
+    }
+    return status;
+}
+
+/* No plan has what was asked for: that is the answer, and its reasons. */
+static void say_no_other(const struct mw_plan_args *a,
+                         const struct mw_search_result *r, json_t *json,
+                         struct mw_err *err)
+{
+    if (a->why) {
+        mw_err_prefix(err, "--why=%s", a->why);
+    }
+    if (json) {
+        json_t *o = json_object();
+
+        mw_json_set_bool(o, "feasible", false);
+        mw_json_set(o, "reasons", mw_plan_view_reasons_json(r));
+        mw_json_set(json, "why", o);
+    }
+}
+
 enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
                                const struct mw_scenario *scenario,
                                const struct mw_cost_ctx *ctx,
@@ -67,7 +133,6 @@ enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
                                json_t *json, struct mw_err *err)
 {
     struct mw_search_result r = {.n_plans = 0};
-    struct mw_comparison c;
     bool has_other = a->has_goals && !a->why; /* ranked by the same goals */
     enum mw_status status =
         has_other ? MW_OK : find_other(a, scenario, ctx, &r, err);
@@ -78,20 +143,10 @@ enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
         status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
     }
     if (status == MW_OK) {
-        status = mw_plans_compare(scenario, ctx, &best->plans[0],
-                                  &from->plans[which], &c, err);
-    }
-    if (status == MW_OK) {
-        char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
-
-        snprintf(name, sizeof name, "%s (%s)",
-                 a->why ? a->why : "the runner-up",
-                 mw_layout_text(&from->plans[which].layout, text));
-        if (json) {
-            mw_json_set(json, "why", mw_plan_view_why_json(&c));
-        } else {
-            mw_plan_view_why(&c, name);
-        }
+        status = compare(scenario, ctx, best, &from->plans[which],
+                         a->why ? a->why : "the runner-up", json, err);
+    } else if (status == MW_ENO) {
+        say_no_other(a, &r, json, err);
     }
     if (!has_other) {
         mw_search_result_release(&r);
@@ -139,19 +194,54 @@ enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
 }
 
 /* Nothing found: what would help goes after the reasons. */
-void mw_plan_say_changes(const struct mw_scenario *scenario,
-                         const struct mw_cost_ctx *ctx,
-                         const struct mw_search_opts *opts, json_t *json)
+int mw_plan_say_changes(const struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx,
+                        const struct mw_search_opts *opts, json_t *json)
 {
     struct mw_changes *changes = mw_calloc(1, sizeof *changes);
 
     mw_changes_find(scenario, ctx, opts, changes);
+    int exit_status = changes->is_cut_short ? 130 : 1;
+
     if (json) {
         mw_json_set(json, "changes", mw_plan_view_changes_json(changes));
     } else {
         mw_plan_view_changes(changes, stderr);
     }
     mw_free(changes);
+    return exit_status;
+}
+
+/* The values asked for are possible: how far their best is off. */
+static enum mw_status say_possible(const struct mw_plan_args *a,
+                                   const struct mw_scenario *scenario,
+                                   const struct mw_cost_ctx *ctx,
+                                   const struct mw_candidate *other,
+                                   json_t *json, struct mw_err *err)
+{
+    struct mw_search_result best;
+    enum mw_status status = mw_search(scenario, ctx, &a->search, &best, err);
+
+    if (status == MW_OK) {
+        double slower = other->step_time_s / best.plans[0].step_time_s - 1;
+        char text[MW_PLAN_TEXT_MAX];
+
+        if (json) {
+            mw_json_set_bool(json, "feasible", true);
+            mw_json_set_real(json, "slower", slower);
+        } else {
+            printf("%s is legal and fits; its best (%s) is %.1f %% %s than the "
+                   "best of all%s.\n",
+                   a->why_not, mw_layout_text(&other->layout, text),
+                   100 * fabs(slower), slower < 0 ? "faster" : "slower",
+                   slower < 0 ? " enumerated (--space full, --free and limits "
+                                "enumerate more)"
+                              : "");
+        }
+        status = compare(scenario, ctx, &best, other, a->why_not, json, err);
+    }
+    mw_search_result_release(&best);
+    return status;
 }
 
 /* The best layout with the values asked for, and how far it is off. */
@@ -161,7 +251,7 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
 {
     struct mw_err err = {0};
     struct mw_search_opts asked = a->search;
-    struct mw_search_result best, r;
+    struct mw_search_result r;
     json_t *json = a->cli.json ? json_object() : NULL;
     int exit_status = 0;
 
@@ -172,28 +262,14 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
     enum mw_status status = mw_search(scenario, ctx, &asked, &r, &err);
 
     if (status == MW_ENO) {
-        exit_status = mw_cli_fail(&err);
-        mw_plan_say_changes(scenario, ctx, &asked, json);
-    } else if (status == MW_OK) {
-        status = mw_search(scenario, ctx, &a->search, &best, &err);
-        if (status == MW_OK) {
-            double slower =
-                r.plans[0].step_time_s / best.plans[0].step_time_s - 1;
-            struct mw_plan_args with = *a;
-            char text[MW_PLAN_TEXT_MAX];
-
-            with.why = a->why_not;
-            if (json) {
-                mw_json_set_real(json, "slower", slower);
-            } else {
-                printf("%s is legal and fits; its best (%s) is %.1f %% slower "
-                       "than the best of all.\n",
-                       a->why_not, mw_layout_text(&r.plans[0].layout, text),
-                       100 * slower);
-            }
-            status = mw_plan_say_why(&with, scenario, ctx, &best, json, &err);
+        mw_cli_fail(&err);
+        if (json) {
+            mw_json_set_bool(json, "feasible", false);
+            mw_json_set(json, "reasons", mw_plan_view_reasons_json(&r));
         }
-        mw_search_result_release(&best);
+        exit_status = mw_plan_say_changes(scenario, ctx, &asked, json);
+    } else if (status == MW_OK) {
+        status = say_possible(a, scenario, ctx, &r.plans[0], json, &err);
     }
     if (status != MW_OK && status != MW_ENO) {
         exit_status = mw_cli_fail(&err);

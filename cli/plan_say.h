@@ -23,7 +23,7 @@ struct mw_plan_args {
     const char *experts; /* file of loads, or NULL */
     long long redundant; /* copies of experts beside one of each */
     const char *why;     /* the same, or NULL: the runner-up */
-    double margin_bytes; /* of memory left free; 0: the scenario's fraction */
+    double margin_bytes; /* of memory left free; < 0: the scenario's fraction */
     struct mw_search_opts search;
     struct mw_sim_job_args job; /* the whole job, where tokens are given */
     unsigned front;             /* enum mw_front_by over numbers of nodes */
@@ -62,9 +62,16 @@ enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
                                   const struct mw_cost_ctx *ctx,
                                   const struct mw_search_result *r,
                                   json_t *json, struct mw_err *err);
-void mw_plan_say_changes(const struct mw_scenario *scenario,
-                         const struct mw_cost_ctx *ctx,
-                         const struct mw_search_opts *opts, json_t *json);
+/* What of --why can be wrong before any search. */
+enum mw_status mw_plan_check_why(const struct mw_plan_args *a,
+                                 const struct mw_scenario *scenario,
+                                 const struct mw_cost_ctx *ctx,
+                                 struct mw_err *err);
+/* Returns the exit status: 1, or 130 where an interrupt left changes untried.
+ */
+int mw_plan_say_changes(const struct mw_scenario *scenario,
+                        const struct mw_cost_ctx *ctx,
+                        const struct mw_search_opts *opts, json_t *json);
 /* plan --why-not: returns the exit status. */
 int mw_plan_run_why_not(const struct mw_plan_args *a,
                         const struct mw_scenario *scenario,

@@ -237,6 +237,21 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     return o;
 }
 
+json_t *mw_plan_view_reasons_json(const struct mw_search_result *r)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < r->n_reasons; i++) {
+        json_t *o = json_object();
+
+        mw_json_set_str(o, "rule", r->reasons[i].rule);
+        mw_json_set_int(o, "count", (long long)r->reasons[i].count);
+        mw_json_set_str(o, "nearest", r->reasons[i].nearest);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 json_t *mw_plan_view_json(const struct mw_scenario *s,
                           const struct mw_cost_ctx *ctx,
                           const struct mw_search_result *r)
@@ -252,6 +267,7 @@ json_t *mw_plan_view_json(const struct mw_scenario *s,
                         (long long)r->reasons[i].count);
     }
     mw_json_set(o, "pruned", pruned);
+    mw_json_set(o, "reasons", mw_plan_view_reasons_json(r));
     mw_json_set_int(o, "evaluated", (long long)r->evaluated);
     mw_json_set_int(o, "simulated", (long long)r->simulated);
     mw_json_set_bool(o, "proved_optimal", r->proved_optimal);
@@ -275,7 +291,27 @@ json_t *mw_plan_view_json(const struct mw_scenario *s,
 /* ---- comparisons and changes
  * ------------------------------------------------------- */
 
-void mw_plan_view_why(const struct mw_comparison *c, const char *name)
+/* Why the best is the best although the other may be faster. */
+static void print_standing(const struct mw_comparison *c, double usable_bytes,
+                           bool is_proved)
+{
+    char needs[MW_FMT_MAX], may[MW_FMT_MAX];
+
+    if (c->other_bytes > usable_bytes) {
+        printf("The other does not fit: it needs %s of %s usable.\n",
+               mw_fmt_bytes(c->other_bytes, needs),
+               mw_fmt_bytes(usable_bytes, may));
+    } else if (c->other_s < c->best_s * (1 - 1e-9)) {
+        printf("The other is faster: %s.\n",
+               is_proved ? "it is not among the layouts enumerated (--space "
+                           "full, --free and limits enumerate more)"
+                         : "the search was cut short, or ranks by another "
+                           "goal");
+    }
+}
+
+void mw_plan_view_why(const struct mw_comparison *c, const char *name,
+                      double usable_bytes, bool is_proved)
 {
     struct mw_table *t = mw_table_new();
     char x[MW_FMT_MAX], y[MW_FMT_MAX];
@@ -318,6 +354,7 @@ void mw_plan_view_why(const struct mw_comparison *c, const char *name)
     }
     mw_table_print(t, stdout);
     mw_table_free(t);
+    print_standing(c, usable_bytes, is_proved);
 }
 
 static json_t *terms_json(const struct mw_term *terms, int n)
@@ -335,9 +372,12 @@ static json_t *terms_json(const struct mw_term *terms, int n)
     return list;
 }
 
-json_t *mw_plan_view_why_json(const struct mw_comparison *c)
+json_t *mw_plan_view_why_json(const struct mw_comparison *c,
+                              double usable_bytes)
 {
     json_t *o = json_object();
+
+    mw_json_set_bool(o, "feasible", c->other_bytes <= usable_bytes);
 
     mw_json_set_real(o, "best_s", c->best_s);
     mw_json_set_real(o, "other_s", c->other_s);
@@ -427,18 +467,26 @@ void mw_plan_view_changes(const struct mw_changes *changes, FILE *f)
 {
     char time[MW_FMT_MAX], peak[MW_FMT_MAX];
 
-    if (changes->n == 0) {
+    if (changes->n == 0 && !changes->is_cut_short) {
         fprintf(f, "No single change of %llu tried makes it possible.\n",
                 (unsigned long long)changes->n_tried);
         return;
     }
-    fprintf(f, "Any one of these changes makes it possible:\n");
+    if (changes->n > 0) {
+        fprintf(f, "Any one of these changes makes it possible:\n");
+    }
     for (int i = 0; i < changes->n; i++) {
         const struct mw_change *c = &changes->v[i];
 
         fprintf(f, "  %s: %s, %s, %s\n", c->what,
                 mw_fmt_seconds(c->step_time_s, time),
                 mw_fmt_bytes(c->peak_bytes, peak), c->layout);
+    }
+    if (changes->is_cut_short) {
+        fprintf(f,
+                "Interrupted: after %llu of them the others were not "
+                "tried.\n",
+                (unsigned long long)changes->n_tried);
     }
 }
 

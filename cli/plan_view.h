@@ -24,8 +24,13 @@ json_t *mw_plan_view_json(const struct mw_scenario *scenario,
 json_t *mw_plan_view_candidate(const struct mw_candidate *c);
 
 /* Term by term; `name` says what the other is. */
-void mw_plan_view_why(const struct mw_comparison *c, const char *name);
-json_t *mw_plan_view_why_json(const struct mw_comparison *c);
+/* With a word on why the other is not the best, where it is faster: it does not
+ * fit, or the search (is_proved) did not come to it. */
+void mw_plan_view_why(const struct mw_comparison *c, const char *name,
+                      double usable_bytes, bool is_proved);
+json_t *mw_plan_view_why_json(const struct mw_comparison *c,
+                              double usable_bytes);
+json_t *mw_plan_view_reasons_json(const struct mw_search_result *r);
 
 /* Times and ranks of the first n plans when network or compute differ, and
  * within the model's own error (plan_robust.c). */

@@ -322,6 +322,13 @@ static void check_set(const struct mw_plan_args *a, struct argp_state *state)
         argp_error(state, "--within goes with a ranking of plans or --pareto "
                           "...,gpus");
     }
+    if (asked > 0 && (a->out || a->is_why || a->is_robust || a->is_staged ||
+                      a->is_explicit)) {
+        argp_error(state,
+                   "-o, --order, --why, --robust and --stage-recompute are of "
+                   "the best plan of a ranking: not with --experts, --mixed, "
+                   "--why-not, or --pareto over gpus, cost or energy");
+    }
     check_shard(a, asked > 0, state);
     mw_cli_one_stdout(&a->cli, "-o", a->out, state);
     mw_cli_one_stdout(&a->cli, "--part", a->part, state);
@@ -452,7 +459,7 @@ int mw_verb_plan(int argc, char **argv)
                                      .args_doc = "SCENARIO",
                                      .doc = doc,
                                      .children = children};
-    struct mw_plan_args a = {.top = 10};
+    struct mw_plan_args a = {.top = 10, .margin_bytes = -1};
     mw_search_opts_default(&a.search);
     mw_sim_job_default(&a.job);
     if (mw_cli_parse(&argp, argc, argv, &a) != MW_OK) {

@@ -152,6 +152,9 @@ static enum mw_status fix(struct args *a, const char *text, struct mw_err *err)
 
     for (int i = 0; i < n && status == MW_OK; i++) {
         status = mw_search_fix(&a->search, pairs[i].key, pairs[i].value, err);
+        if (status != MW_OK) {
+            mw_err_prefix(err, "--fix");
+        }
     }
     return status;
 }

@@ -1,4 +1,5 @@
-/* --fix KEY=VALUE: which dimensions of the search the caller pins. */
+/* KEY=VALUE of --fix, --why, --why-not: which dimensions of the search the
+ * caller pins. */
 #include "planner/planner.h"
 
 #include "base/units.h"
@@ -78,8 +79,7 @@ static enum mw_status fix_word(const char *key, const struct mw_enum *e,
         }
         mw_str_addf(&allowed, "%s%s", allowed.n > 0 ? ", " : "", e->name);
     }
-    mw_fail(err, MW_EUSAGE, "--fix: %s is '%s'; allowed: %s", key, value,
-            allowed.s);
+    mw_fail(err, MW_EUSAGE, "%s is '%s'; allowed: %s", key, value, allowed.s);
     mw_str_release(&allowed);
     return MW_EUSAGE;
 }
@@ -90,9 +90,8 @@ static enum mw_status fix_part(const char *key, const char *value, double *out,
     double part = 0;
 
     if (mw_double_parse(value, &part, NULL) != MW_OK || part < 0 || part > 1) {
-        return mw_fail(err, MW_EUSAGE,
-                       "--fix: %s is '%s'; it must be a part, 0 to 1", key,
-                       value);
+        return mw_fail(err, MW_EUSAGE, "%s is '%s'; it must be a part, 0 to 1",
+                       key, value);
     }
     *out = part;
     return MW_OK;
@@ -153,13 +152,13 @@ static enum mw_status fix_schedule(struct mw_search_opts *opts,
     const struct mw_sched_kind *kind = mw_schedule_kind_find(value);
     if (!kind) {
         return mw_fail(err, MW_EUSAGE,
-                       "--fix: unknown schedule '%s'; see meshwright sched "
+                       "unknown schedule '%s'; see meshwright sched "
                        "--help",
                        value);
     }
     if (kind->is_forward_only) {
         return mw_fail(err, MW_EUSAGE,
-                       "--fix: schedule %s is for inference; a training step "
+                       "schedule %s is for inference; a training step "
                        "needs backward passes, for example 1f1b",
                        kind->name);
     }
@@ -173,7 +172,7 @@ static enum mw_status fix_order(struct mw_search_opts *opts, const char *value,
 {
     if (!mw_layout_order_valid(value)) {
         return mw_fail(err, MW_EUSAGE,
-                       "--fix: order is '%s'; it must name tp, cp, dp and pp, "
+                       "order is '%s'; it must name tp, cp, dp and pp, "
                        "as in tp-cp-ep-dp-pp",
                        value);
     }
@@ -284,15 +283,15 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         if (mw_int_parse(value, &number, NULL) != MW_OK ||
             number < fix_keys[i].min || number > fix_keys[i].max) {
             return mw_fail(err, MW_EUSAGE,
-                           "--fix: %s is '%s'; it must be an integer in %d..%d",
-                           key, value, fix_keys[i].min, fix_keys[i].max);
+                           "%s is '%s'; it must be an integer in %d..%d", key,
+                           value, fix_keys[i].min, fix_keys[i].max);
         }
         *(int *)(void *)((char *)opts + fix_keys[i].offset) = (int)number;
         return MW_OK;
     }
     return mw_fail(
         err, MW_EUSAGE,
-        "--fix: unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
+        "unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
         "cp_form, cp_inner, dp_shard, reshard, dtype, grad_dtype, "
         "grad_compression, "

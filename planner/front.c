@@ -176,12 +176,13 @@ static enum mw_status search_nodes(const struct mw_node_count *count,
 
     f->n_searches++;
     f->n_infeasible += status == MW_ENO;
-    if (status == MW_OK) {
+    if (status == MW_OK || status == MW_EINTR) {
         f->is_proved = f->is_proved && r.proved_optimal;
-        for (size_t i = 0; i < (keeps_all ? r.n_plans : 1); i++) {
+        for (size_t i = 0; i < r.n_plans && (keeps_all || i == 0); i++) {
             add_point(f, count, scenario, ctx, prices, &r.plans[i]);
         }
-    } else if (status != MW_ENO && err) {
+    }
+    if (status != MW_OK && status != MW_ENO && err) {
         *err = why;
     }
     mw_search_result_release(&r);
@@ -220,6 +221,10 @@ enum mw_status mw_front_find(const struct mw_scenario *scenario,
     }
     mw_array_release(&counts);
     keep_front(out, by);
+    if (status == MW_EINTR && out->points.n > 0 && err) {
+        mw_err_clear(err);
+        mw_fail(err, MW_EINTR, "interrupted; the front so far stands");
+    }
     return status != MW_OK || out->points.n > 0
                ? status
                : mw_fail(err, MW_ENO, "no plan is feasible on up to %d nodes",

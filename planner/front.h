@@ -49,7 +49,8 @@ struct mw_front_prices {
  * Searches every number of nodes that divides the scenario's (its own where
  * only time and memory are asked for), under every way to cut the racks, with
  * the scenario's batch, under the same stack as ctx. MW_ENO when nothing is
- * feasible, MW_EUSAGE for cost without a price; release in either case.
+ * feasible, MW_EUSAGE for cost without a price, MW_EINTR with the front of what
+ * was found so far; release in any case.
  */
 enum mw_status mw_front_find(const struct mw_scenario *scenario,
                              const struct mw_cost_ctx *ctx,

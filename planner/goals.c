@@ -27,6 +27,7 @@ struct goals {
         struct count *v;
         size_t n, cap;
     } counts;
+    double kept; /* value, by the goal at hand, of the answer so far */
 };
 
 static double gpus_of(const struct goals *g, const struct count *c)
@@ -91,7 +92,7 @@ static enum mw_status search_count(struct goals *g, const struct count *c,
     return mw_search(scenario, ctx, &opts, r, err);
 }
 
-/* What an interrupt leaves is the answer so far. */
+/* The answer so far, which stands where an interrupt ends the search. */
 static void keep(struct mw_goals_result *out,
                  const struct mw_scenario *scenario,
                  const struct mw_cost_ctx *ctx, struct mw_search_result *r)
@@ -101,13 +102,22 @@ static void keep(struct mw_goals_result *out,
     out->scenario = *scenario;
     out->ctx = *ctx;
     out->n_nodes = ctx->n_nodes;
-    out->is_proved = false;
+}
+
+/* The value by a goal of a step on a count, or of a peak. */
+static double value_of(const struct goals *g, const struct count *c,
+                       enum mw_goal goal, const struct mw_candidate *plan)
+{
+    return goal == MW_GOAL_MEMORY ? plan->peak_bytes
+           : goal == MW_GOAL_GPUS ? gpus_of(g, c)
+                                  : per_second(g, c, goal) * plan->step_time_s;
 }
 
 /* Finds the least time or memory of a count; is_out where there is no plan. */
 static enum mw_status least_of(struct goals *g, struct count *c,
-                               enum mw_rank_by by, struct mw_err *err)
+                               enum mw_goal goal, struct mw_err *err)
 {
+    enum mw_rank_by by = goal == MW_GOAL_MEMORY ? MW_RANK_MEMORY : MW_RANK_TIME;
     double *least = by == MW_RANK_MEMORY ? &c->least_bytes : &c->least_s;
     struct mw_scenario scenario;
     struct mw_cost_ctx ctx;
@@ -132,7 +142,8 @@ static enum mw_status least_of(struct goals *g, struct count *c,
     if (status == MW_ENO && g->opts->time_limit_s > 0) {
         g->out->is_proved = false; /* there may not have been the time */
     }
-    if (status == MW_EINTR && r.n_plans > 0) {
+    if (r.n_plans > 0 && value_of(g, c, goal, &r.plans[0]) < g->kept) {
+        g->kept = value_of(g, c, goal, &r.plans[0]);
         keep(g->out, &scenario, &ctx, &r);
     } else {
         mw_search_result_release(&r);
@@ -151,7 +162,7 @@ static enum mw_status least_value(struct goals *g, enum mw_goal goal,
 {
     enum mw_status status = MW_OK;
 
-    *out = HUGE_VAL;
+    *out = g->kept = HUGE_VAL;
     for (size_t i = 0; i < g->counts.n && status == MW_OK; i++) {
         struct count *c = &g->counts.v[i];
         bool is_memory = goal == MW_GOAL_MEMORY;
@@ -159,7 +170,7 @@ static enum mw_status least_value(struct goals *g, enum mw_goal goal,
         if (c->is_out) {
             continue;
         }
-        status = least_of(g, c, is_memory ? MW_RANK_MEMORY : MW_RANK_TIME, err);
+        status = least_of(g, c, goal, err);
         if (status == MW_OK && !c->is_out) {
             double value = is_memory ? c->least_bytes
                            : goal == MW_GOAL_GPUS
@@ -277,13 +288,14 @@ static enum mw_status winner(struct goals *g, struct count **out,
     enum mw_status status = MW_OK;
 
     *out = NULL;
+    g->kept = HUGE_VAL;
     for (size_t i = 0; i < g->counts.n && status == MW_OK; i++) {
         struct count *c = &g->counts.v[i];
 
         if (c->is_out) {
             continue;
         }
-        status = least_of(g, c, MW_RANK_TIME, err);
+        status = least_of(g, c, MW_GOAL_STEP_TIME, err);
         if (status == MW_OK && !c->is_out &&
             (*out == NULL || c->least_s < (*out)->least_s)) {
             *out = c;
@@ -308,14 +320,21 @@ static enum mw_status rank(struct goals *g, struct count *c, struct mw_err *err)
     for (int k = 0; k + 1 < out->n; k++) {
         narrow(g, &wide, out->v[k].goal, out->v[k].limit);
     }
-    out->n_nodes = c->at.n_nodes;
-    enum mw_status status = on_nodes(g, c, &out->scenario, &out->ctx, err);
+    struct mw_scenario scenario;
+    struct mw_cost_ctx ctx;
+    struct mw_search_result r;
+    enum mw_status status = on_nodes(g, c, &scenario, &ctx, err);
 
-    if (status == MW_OK) {
-        status = search_count(
-            g, &wide, by_memory ? MW_RANK_MEMORY : MW_RANK_TIME, g->opts->top,
-            &out->scenario, &out->ctx, &out->search, err);
-        out->is_proved = out->is_proved && out->search.proved_optimal;
+    if (status != MW_OK) {
+        return status;
+    }
+    status = search_count(g, &wide, by_memory ? MW_RANK_MEMORY : MW_RANK_TIME,
+                          g->opts->top, &scenario, &ctx, &r, err);
+    if (status == MW_EINTR && out->search.n_plans > 0) {
+        mw_search_result_release(&r); /* the goals' own answer stands */
+    } else {
+        out->is_proved = out->is_proved && r.proved_optimal;
+        keep(out, &scenario, &ctx, &r);
     }
     return status;
 }
@@ -374,8 +393,14 @@ enum mw_status mw_goals_search(const struct mw_scenario *scenario,
         out->n = 0;
     }
     if (status == MW_OK) {
-        mw_arena_release(&out->search.arena);
         status = rank(&g, best, err);
+    }
+    if (status == MW_EINTR) {
+        out->is_proved = false;
+    }
+    if (status == MW_EINTR && out->search.n_plans > 0 && err) {
+        mw_err_clear(err);
+        mw_fail(err, MW_EINTR, "interrupted; the best so far stands");
     }
     mw_array_release(&g.counts);
     return status;

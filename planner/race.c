@@ -52,12 +52,21 @@ bool mw_race_is_beaten(const struct search *s, double bound_s,
                score_of(s, &s->done.v[s->top - 1]);
 }
 
+bool mw_search_is_asked_to_stop(const struct search *s)
+{
+    return s->opts->stop && *s->opts->stop;
+}
+
+bool mw_search_is_late(const struct search *s, double grace_s)
+{
+    return s->opts->time_limit_s > 0 &&
+           1e-9 * (double)(mw_clock_wall_ns() - s->start_ns) >
+               s->opts->time_limit_s + grace_s;
+}
+
 bool mw_search_is_over(struct search *s)
 {
-    double spent_s = 1e-9 * (double)(mw_clock_wall_ns() - s->start_ns);
-
-    if ((s->opts->stop && *s->opts->stop) ||
-        (s->opts->time_limit_s > 0 && spent_s > s->opts->time_limit_s)) {
+    if (mw_search_is_asked_to_stop(s) || mw_search_is_late(s, 0)) {
         s->is_cut_short = true;
     }
     return s->is_cut_short;
@@ -69,9 +78,19 @@ struct pool {
     struct search *s;
     struct mw_candidate *v;
     struct mw_err *errs;
+    bool *is_left; /* the round ended before it */
     size_t n;
     atomic_size_t next;
+    atomic_bool has_plan;
 };
+
+/* A round is ended by an interrupt, and where it takes long by a time limit. */
+static bool is_pressed(const struct search *s)
+{
+    static const double grace_s = 0.5;
+
+    return mw_search_is_asked_to_stop(s) || mw_search_is_late(s, grace_s);
+}
 
 static enum mw_status simulate(const struct search *s,
                                const struct mw_scenario *scenario,
@@ -141,21 +160,31 @@ static void *worker(void *arg)
         if (i >= pool->n) {
             return NULL;
         }
+        if (atomic_load(&pool->has_plan) && is_pressed(pool->s)) {
+            pool->is_left[i] = true;
+            continue;
+        }
         simulate_one(pool->s, &pool->v[i], &pool->errs[i]);
+        if (pool->v[i].is_simulated &&
+            pool->v[i].peak_bytes <= pool->s->usable_bytes) {
+            atomic_store(&pool->has_plan, true);
+        }
     }
 }
 
 /* Results do not depend on the number of threads. */
 static enum mw_status simulate_round(struct search *s, struct mw_candidate *v,
-                                     size_t n, struct mw_err *err)
+                                     size_t n, bool *is_left,
+                                     struct mw_err *err)
 {
-    struct pool pool = {.s = s, .v = v, .n = n};
+    struct pool pool = {.s = s, .v = v, .is_left = is_left, .n = n};
     pthread_t threads[MW_ROUND];
     int n_threads = 0;
     enum mw_status status = MW_OK;
 
     pool.errs = mw_calloc(n, sizeof *pool.errs);
     atomic_init(&pool.next, 0);
+    atomic_init(&pool.has_plan, s->done.n > 0);
     for (int t = 1; t < s->jobs && t < (int)n; t++) {
         if (pthread_create(&threads[n_threads], NULL, worker, &pool) == 0) {
             n_threads++;
@@ -285,7 +314,7 @@ static size_t next_round(struct search *s, struct weigher *w, size_t *at,
 {
     size_t n = 0;
 
-    while (*at < s->left.n && n < MW_ROUND) {
+    while (*at < s->left.n && n < MW_ROUND && !(n > 0 && is_pressed(s))) {
         struct mw_candidate *c = &s->left.v[(*at)++];
         enum mw_status status;
         double peak;
@@ -313,9 +342,14 @@ static size_t next_round(struct search *s, struct weigher *w, size_t *at,
     return n;
 }
 
-static void take_round(struct search *s, const struct mw_candidate *v, size_t n)
+static void take_round(struct search *s, const struct mw_candidate *v, size_t n,
+                       const bool *is_left, struct mw_candidates *left)
 {
     for (size_t i = 0; i < n; i++) {
+        if (is_left[i]) {
+            mw_array_push(left, v[i]);
+            continue;
+        }
         if (!v[i].is_simulated) { /* beaten under any order of nodes */
             drop(s, "bound", &v[i], v[i].bare_s, 1);
             continue;
@@ -340,11 +374,22 @@ static void take_round(struct search *s, const struct mw_candidate *v, size_t n)
     }
 }
 
+/* Those not simulated, least bound first: what a round left, the others. */
+static void keep_left(struct search *s, struct mw_candidates *left, size_t at)
+{
+    for (; at < s->left.n; at++) {
+        mw_array_push(left, s->left.v[at]);
+    }
+    mw_array_release(&s->left);
+    s->left = *left;
+}
+
 enum mw_status mw_race(struct search *s, size_t max_simulated,
                        struct mw_err *err)
 {
     struct mw_progress progress;
     struct mw_candidate round[MW_ROUND];
+    struct mw_candidates left = {.n = 0}; /* of a round that was cut short */
     struct weigher w;
     size_t at = 0, n_run = 0;
     enum mw_status status = MW_OK;
@@ -359,15 +404,16 @@ enum mw_status mw_race(struct search *s, size_t max_simulated,
     /* The first round is run in any case: there is always an answer. */
     while (status == MW_OK && n_run < max_simulated &&
            (s->done.n == 0 || !mw_search_is_over(s))) {
+        bool is_left[MW_ROUND] = {false};
         size_t n = next_round(s, &w, &at, round);
 
         if (n == 0) {
             break;
         }
-        status = simulate_round(s, round, n, err);
+        status = simulate_round(s, round, n, is_left, err);
         n_run += n;
         if (status == MW_OK) {
-            take_round(s, round, n);
+            take_round(s, round, n, is_left, &left);
         }
         if (!s->opts->is_quiet) {
             mw_progress_update(&progress, at, s->left.n);
@@ -375,7 +421,6 @@ enum mw_status mw_race(struct search *s, size_t max_simulated,
     }
     mw_progress_end(&progress);
     mw_weigher_release(&w);
-    memmove(s->left.v, s->left.v + at, (s->left.n - at) * sizeof *s->left.v);
-    s->left.n -= at;
+    keep_left(s, &left, at);
     return status;
 }

@@ -32,6 +32,7 @@ struct crew {
     size_t n;
     atomic_size_t next, done;
     atomic_bool is_over;
+    struct walk_state state;
 };
 
 /* Is an outer item another shard's? Seeds are the same for all. */
@@ -52,9 +53,14 @@ static void weigh_items(struct crew *crew, bool is_caller)
     struct weigher w;
 
     mw_weigher_init(&w, s);
+    w.walk = &crew->state;
+    w.is_seeding = crew->walk == MW_WALK_SEED;
     mw_progress_begin(&progress, "weighed");
     for (;;) {
-        if (is_caller && crew->walk == MW_WALK_ALL && mw_search_is_over(s)) {
+        bool has_any = s->done.n > 0 || atomic_load(&crew->state.found);
+
+        if (is_caller && crew->walk == MW_WALK_ALL && mw_search_is_over(s) &&
+            (has_any || mw_search_is_asked_to_stop(s))) {
             atomic_store(&crew->is_over, true);
         }
         size_t i = atomic_fetch_add(&crew->next, 1);
@@ -115,6 +121,8 @@ static void weigh_space(struct search *s, enum mw_walk walk)
     atomic_init(&crew.next, 0);
     atomic_init(&crew.done, 0);
     atomic_init(&crew.is_over, false);
+    atomic_init(&crew.state.found, false);
+    atomic_init(&crew.state.skipped, false);
     for (int t = 1; t < s->jobs && (size_t)t < crew.n; t++) {
         if (pthread_create(&threads[n_threads], NULL, helper, &crew) == 0) {
             n_threads++;
@@ -124,6 +132,8 @@ static void weigh_space(struct search *s, enum mw_walk walk)
     for (int t = 0; t < n_threads; t++) {
         pthread_join(threads[t], NULL);
     }
+    s->is_whole = walk == MW_WALK_ALL && !atomic_load(&crew.is_over) &&
+                  !atomic_load(&crew.state.skipped);
     join_items(&crew);
     mw_free(crew.item);
 }
@@ -241,7 +251,7 @@ static void fill_result(struct search *s, enum mw_status status)
     r->is_complete =
         status == MW_OK && !s->is_cut_short && s->has_walked && s->left.n == 0;
     r->proved_optimal = r->is_complete && s->done.n > 0;
-    if (s->left.n > 0 && s->done.n > 0) {
+    if (s->is_whole && s->left.n > 0 && s->done.n > 0) {
         double best = s->done.v[0].step_time_s;
 
         r->gap = fmax(0, best / s->left.v[0].bound_s - 1);
@@ -314,6 +324,7 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
             s.done.v[i].is_seed = true;
         }
         weigh_space(&s, MW_WALK_ALL);
+        mw_search_is_over(&s); /* threads may have stopped before the caller */
         status = mw_race(&s, SIZE_MAX, err);
     }
     fill_result(&s, status);
@@ -321,7 +332,10 @@ enum mw_status mw_search(const struct mw_scenario *scenario,
     out->layers_proved = status == MW_OK && out->n_plans > 0 && !is_stopped &&
                          mw_weigh_certify(&s, &out->plans[0]);
     if (status == MW_OK && opts->stop && *opts->stop) {
-        status = mw_fail(err, MW_EINTR, "interrupted; the best so far stands");
+        status =
+            mw_fail(err, MW_EINTR,
+                    out->n_plans > 0 ? "interrupted; the best so far stands"
+                                     : "interrupted; no plan was found so far");
     } else if (status == MW_OK && out->n_plans == 0) {
         status = mw_reasons_say_no(&s, err);
     }

@@ -6,6 +6,8 @@
 #include "planner/space.h"
 #include "sim/step/fast.h"
 
+#include <stdatomic.h>
+
 enum { MW_ROUND = 16, MW_TOP_MAX = 1024 };
 
 struct mw_candidates {
@@ -33,10 +35,16 @@ struct search {
     int64_t start_ns;
     bool has_walked;   /* the whole space, not only the seeds */
     bool is_cut_short; /* by the time limit or a signal */
+    bool is_whole; /* the whole space was weighed: what is left has bounds */
 };
 
 /* ---- weigh.c ---------------------------------------------------------------
  */
+/* Of one walk: has any thread a survivor, has any passed over a layout? */
+struct walk_state {
+    atomic_bool found, skipped;
+};
+
 /* What one thread needs to weigh layouts. */
 struct weigher {
     const struct search *s;
@@ -46,6 +54,8 @@ struct weigher {
     uint64_t id_base;
     int *layers, n_layers;
     double *rows;
+    struct walk_state *walk; /* of all threads; NULL: nothing ends the walk */
+    bool is_seeding;
 };
 void mw_weigher_init(struct weigher *w, const struct search *s);
 void mw_weigher_release(struct weigher *w);
@@ -86,6 +96,10 @@ enum mw_status mw_race(struct search *s, size_t max_simulated,
 /* Orders s->done by score, then time, then id. */
 void mw_race_sort(struct search *s);
 bool mw_search_is_over(struct search *s);
+/* The two ways in which a search ends early: asked to by a signal, or out of
+ * time by more than grace_s. For any thread. */
+bool mw_search_is_asked_to_stop(const struct search *s);
+bool mw_search_is_late(const struct search *s, double grace_s);
 
 /* ---- reasons.c -------------------------------------------------------------
  */

@@ -185,6 +185,21 @@ static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
     return is_lost(w, layout, bound->time_s, bound->least_bytes);
 }
 
+/* Lists of some schedules take long to plan: a walk that is cut short stops
+ * between two layouts. An interrupt leaves the seeds time for one, a time limit
+ * either walk, so that there is an answer. */
+static bool is_cut_short(const struct weigher *w)
+{
+    bool has_any;
+
+    if (w->walk == NULL) {
+        return false;
+    }
+    has_any = w->s->done.n > 0 || atomic_load(&w->walk->found);
+    return (mw_search_is_asked_to_stop(w->s) && (has_any || !w->is_seeding)) ||
+           (has_any && mw_search_is_late(w->s, 0));
+}
+
 void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
 {
     struct weigher *w = weigher;
@@ -193,6 +208,11 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
     enum mw_status status;
     double peak;
 
+    if (is_cut_short(w)) {
+        mw_tally_add(w->tally, "not_simulated", 1, layout, 0, 0);
+        atomic_store(&w->walk->skipped, true);
+        return;
+    }
     if (is_dropped_early(w, layout, &bound)) {
         return;
     }
@@ -216,4 +236,7 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
                              .id = w->id_base + at};
 
     mw_array_push(w->out, c);
+    if (w->walk) {
+        atomic_store(&w->walk->found, true);
+    }
 }

@@ -150,10 +150,12 @@ static void reset(struct trial *t)
 static bool try_it(struct trial *t, const char *what)
 {
     struct mw_search_result r;
-    bool is_found =
-        mw_search(&t->scenario, &t->ctx, &t->opts, &r, NULL) == MW_OK;
+    enum mw_status status =
+        mw_search(&t->scenario, &t->ctx, &t->opts, &r, NULL);
+    bool is_found = status == MW_OK;
 
-    t->out->n_tried++;
+    t->out->is_cut_short |= status == MW_EINTR;
+    t->out->n_tried += status != MW_EINTR;
     if (is_found && t->out->n < MW_CHANGES_MAX) {
         struct mw_change *c = &t->out->v[t->out->n++];
 
@@ -311,10 +313,16 @@ static void drop_limits(struct trial *t)
         l->memory_bytes = 0;
         try_it(t, "without limits: memory (all the device has)");
     }
-    if (!l->has_memory_fraction || l->memory_fraction < 1) {
-        l->has_memory_fraction = true;
-        l->memory_fraction = 1;
-        try_it(t, "limits: memory_fraction 1 (no margin)");
+    if (l->has_memory_fraction) {
+        double asked = mw_step_usable_bytes(&t->scenario, &t->ctx);
+
+        l->has_memory_fraction = false;
+        if (mw_step_usable_bytes(&t->scenario, &t->ctx) > asked) {
+            try_it(t, "the margin that our memory error asks for, not "
+                      "memory_fraction or --memory-margin");
+        } else {
+            reset(t);
+        }
     }
     if (l->framework != MW_FRAMEWORK_ANY) {
         l->framework = MW_FRAMEWORK_ANY;

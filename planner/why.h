@@ -44,6 +44,7 @@ struct mw_changes {
     struct mw_change v[MW_CHANGES_MAX];
     int n;
     uint64_t n_tried;
+    bool is_cut_short; /* an interrupt left the others untried */
 };
 /*
  * Asked after a search that found nothing: each fixed dimension freed, each

@@ -28,6 +28,50 @@ json "any('zero' in c['change'] for c in o['changes'])"
 expect 1 "$mw" plan "$gpt" --why-not tp=3
 grep -q 'tp 3 does not divide' stderr.txt || fail "tp=3: no rule named"
 
+# An alternative that is none is an answer with reasons, beside the plan; one
+# that does not fit or is not in the space is said to be so; wrong words are
+# found before any search.
+quick="--fix schedule=1f1b,vpp=1,zero=1"
+llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
+sed '/^layout:/,$d' "$llama" >bare.yaml
+expect 1 "$mw" plan bare.yaml $quick --why=tp=3 --json
+json "len(o['plans']) > 0 and not o['why']['feasible'] and o['why']['reasons'][0]['rule'] == 'tp_heads'"
+first_line '^meshwright: --why=tp=3: no feasible plan'
+expect 1 "$mw" plan bare.yaml --why-not tp=3 --json
+json "not o['feasible'] and 'tp 3 does not divide' in o['reasons'][0]['nearest'] and len(o['changes']) > 0"
+for bad in layout foo=1 tp; do
+    expect 2 "$mw" plan bare.yaml --why=$bad -o never.yaml --json
+    [ ! -e never.yaml ] || fail "a plan was written before --why=$bad was refused"
+done
+first_line "^meshwright: --why: 'tp' is not KEY=VALUE"
+{ cat bare.yaml; echo 'layout: {dp: 16}'; } >large.yaml
+expect 0 "$mw" plan large.yaml $quick --why=layout
+grep -q '^The other does not fit: it needs .* usable' stdout.txt || fail "not said not to fit"
+{ cat bare.yaml; echo 'layout: {dp: 8, cp: 2, zero: 3}'; } >beside.yaml
+expect 0 "$mw" plan beside.yaml --fix zero=3,recompute=full --why=layout
+grep -q '^The other is faster: it is not among the layouts enumerated' stdout.txt || fail "not said to be elsewhere"
+expect 0 "$mw" plan beside.yaml --fix zero=3,recompute=full --why-not cp=2,recompute=none
+grep -q 'faster than the best of all enumerated' stdout.txt || fail "slower by less than nothing"
+expect 2 "$mw" plan bare.yaml --why-not tp=2 -o never.yaml
+expect 2 "$mw" plan bare.yaml --pareto time,gpus -o never.yaml
+expect 1 "$mw" plan bare.yaml --pareto time,gpus --memory-margin 78GiB --json
+json "o['front'] == []"
+expect 2 "$mw" plan bare.yaml --fix schedule=interleaved-1f1b --stage-recompute --json
+json "len(o['plans']) > 0"
+
+# An interrupt ends plans of slow schedules and goals, with what there is.
+interrupted() { # SECONDS ARGUMENT...: exit status 130 and an object
+    timeout --preserve-status --signal=INT "$1" "$mw" plan "${@:2}" --json >stdout.txt 2>stderr.txt
+    local got=$?
+    [ $got = 0 ] && return # it was over before
+    [ $got = 130 ] || fail "exit status $got of an interrupt: $*"
+    json "'plans' in o or 'front' in o"
+    grep -q '^meshwright: interrupted' stderr.txt || fail "not said to be interrupted: $*"
+}
+interrupted 0.5 "$gpt" --fix schedule=hanayo,tp=8 -o stopped.yaml
+interrupted 1 "$gpt" --objective 'cost_per_token within 1 %, memory' --space full
+interrupted 0.5 "$gpt" --pareto time,gpus,cost --space full
+
 # Infeasible: what binds and what would help.
 scenario 1 64 >small.yaml
 expect 1 "$mw" plan small.yaml --json
@@ -78,6 +122,11 @@ expect 3 "$mw" plan zero.yaml
 expect 0 "$mw" plan "$gpt" --memory-margin 30GiB --json
 json "all(p['peak_bytes'] <= 50.1 * 2**30 for p in o['plans'])"
 expect 2 "$mw" plan "$gpt" --memory-margin 300GiB
+expect 0 "$mw" plan "$gpt" $quick --memory-margin 0B --json
+json "abs(o['usable_bytes'] / 80 / 2**30 - 1) < 1e-9"
+# A margin of one's own may go back to that of our error, not beyond it.
+expect 1 "$mw" plan bare.yaml $quick --memory-margin 79GiB --json
+json "any('our memory error asks for' in c['change'] and c['peak_bytes'] < 76 * 2**30 for c in o['changes'])"
 expect 2 "$mw" plan "$gpt" --memory-margin 30
 expect 0 "$mw" plan "$gpt" --pareto time,memory --json
 json "len(o['plans']) > 3"
@@ -106,7 +155,6 @@ expect 2 "$mw" plan "$gpt" --stack megatron-9000
 expect 2 "$mw" sweep "$gpt" --stack megatron-9000
 
 # Dimensions that are one way unless asked for.
-llama=$MW_SOURCE/scenarios/llama3-8b-2xdgx-h100.yaml
 expect 0 "$mw" plan "$llama" --fix cp_form=ring,cp=2,zero=3 --free reshard,dp_shard --top 1 --json
 json "o['plans'][0]['cp_form'] == 'ring' and o['proved_optimal']"
 cp stdout.txt freed.txt
