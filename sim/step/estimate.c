@@ -132,16 +132,19 @@ static double time_gpipe(const struct lane *v, int n, int m, bool sends_early)
 static double with_tails(const struct mw_step_frame *f, const struct lane *v,
                          double end_s, bool sends_early)
 {
-    double last = 0, ends[STAGES_MAX] = {end_s};
+    const struct mw_holders *h = &f->price.holders;
+    double last = 0, met = -HUGE_VAL, ends[STAGES_MAX] = {end_s};
 
     for (int i = 1; i < f->n_devices; i++) {
         ends[i] = ends[i - 1] - v[i - 1].b - v[i - 1].w - v[i - 1].c +
                   (sends_early ? v[i].w : 0);
     }
-    if (f->twin_first >= 0) {
-        ends[f->twin_first] = ends[f->twin_last] =
-            fmax(ends[f->twin_first], ends[f->twin_last]) +
-            mw_time_to_s(f->tail[f->twin_first].embedding_ps);
+    for (int i = 0; i < h->n; i++) {
+        met = fmax(met, ends[h->device[i]]);
+    }
+    for (int i = 0; i < h->n; i++) {
+        ends[h->device[i]] =
+            met + mw_time_to_s(f->tail[h->device[0]].embedding_ps);
     }
     for (int i = 0; i < f->n_devices; i++) {
         const struct mw_tail *tail = &f->tail[i];

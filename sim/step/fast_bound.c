@@ -82,12 +82,11 @@ void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
     }
 }
 
-static bool is_twin(const struct mw_step_price *p,
-                    const struct mw_fast_shape *shape, int d)
+/* Sets the price's holders: of this shape. */
+static void find_holders(struct mw_fast *f, const struct mw_fast_shape *shape)
 {
-    return p->scenario->model.tied && shape->n_routes != 2 &&
-           shape->first_device != shape->last_device &&
-           (d == shape->first_device || d == shape->last_device);
+    f->frame.price.holders =
+        mw_step_holders(&f->frame.price, &shape->ends, shape->n_routes);
 }
 
 static void device_units(const struct mw_fast *f,
@@ -145,13 +144,12 @@ static struct device device_times(const struct mw_fast *f,
     return out;
 }
 
-static double tail_ps(const struct mw_step_price *p,
-                      const struct mw_fast_shape *shape, int d,
+static double tail_ps(const struct mw_step_price *p, int d,
                       const int n_units[MW_UNIT_COUNT])
 {
     struct mw_tail tail;
 
-    mw_tail_of(p, d, n_units, is_twin(p, shape, d), &tail);
+    mw_tail_of(p, d, n_units, mw_step_holds(&p->holders, d), &tail);
     return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
                     tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
 }
@@ -189,7 +187,7 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
         device_units(f, shape, d, units);
         if (mw_step_is_uneven(p) ||
             memcmp(units, last_units, sizeof units) != 0) {
-            tail = tail_ps(p, shape, d, units);
+            tail = tail_ps(p, d, units);
             memcpy(last_units, units, sizeof units);
         }
         first_tail = d == 0 ? tail : first_tail;
@@ -228,7 +226,7 @@ static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
                 fmin(least,
                      mw_vstage_activation_bytes(p, f->frame.vstage[k].n_units));
         }
-        mw_stage_memory_of(p, units, is_twin(p, shape, d),
+        mw_stage_memory_of(p, units, mw_step_holds(&p->holders, d),
                            (held != NULL ? held[d] : 1) * least, &memory);
         peak = fmax(peak, memory.total_bytes);
     }
@@ -259,6 +257,7 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
         return mw_fail(err, shape->status, "%s", shape->text);
     }
     *out = (struct mw_fast_bound){0};
+    find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, true);
     out->least_bytes = peak_bytes(f, p, shape, NULL);
     if (out->least_bytes > limit_bytes) {
@@ -279,6 +278,7 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     if (shape->status != MW_OK) {
         return mw_fail(err, shape->status, "%s", shape->text);
     }
+    find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, false);
     *out_bytes = peak_bytes(f, p, shape, shape->held);
     return MW_OK;
@@ -312,6 +312,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
     int even = p->scenario->model.n_layers / layout->pp;
 
     MW_ASSERT(shape->n_chunks == 1, "%d chunks", shape->n_chunks);
+    find_holders(f, shape);
     for (int d = 0; d < layout->pp; d++) {
         double total[2];
 
@@ -324,7 +325,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             units[MW_UNIT_HEAD] = d == layout->pp - 1;
             units[MW_UNIT_MTP] = layout->mtp_ahead > 0 && d == layout->pp - 2;
             mw_stage_memory_of(
-                p, units, is_twin(p, shape, d),
+                p, units, mw_step_holds(&p->holders, d),
                 shape->held[d] * mw_vstage_activation_bytes(p, units), &memory);
             total[i] = memory.total_bytes;
         }

@@ -15,7 +15,7 @@ struct mw_fast_shape {
     enum mw_status status; /* of making it; text says why not */
     char *text;
     int16_t *virtual_stage, *route; /* [n_stages * n_chunks] */
-    int first_device, last_device;  /* of route 0's ends; alike: no twins */
+    struct mw_ends ends;            /* of route 0 */
     double *held; /* [n_stages] micro-batch x chunk units at the peak */
 };
 

@@ -36,11 +36,16 @@ static void keep_placement(const struct mw_schedule *s,
     for (size_t i = 0; i < n; i++) {
         int device = (int)i / s->n_chunks;
 
+        int from_end = s->route_len - 1 - s->virtual_stage[i];
+
         if (s->route[i] == 0 && s->virtual_stage[i] == 0) {
-            shape->first_device = device;
+            shape->ends.first = device;
         }
-        if (s->route[i] == 0 && s->virtual_stage[i] == s->route_len - 1) {
-            shape->last_device = device;
+        if (s->route[i] == 0 && from_end == 1) {
+            shape->ends.ahead = device;
+        }
+        if (s->route[i] == 0 && from_end == 0) {
+            shape->ends.last = device;
         }
     }
 }

@@ -53,22 +53,22 @@ static void sum_loop_devices(struct mw_step_frame *f)
 
 /* On two routes each end has both embedding and head, as one device would: the
  * two are added there, and the sum goes with the other gradients. */
-static void find_twins(struct mw_step_frame *f, const struct mw_schedule *s)
+static void find_holders(struct mw_step_frame *f, const struct mw_schedule *s)
 {
-    int first = s != NULL ? s->device[0] : 0;
-    int last = s != NULL ? s->device[s->route_len - 1] : f->n_devices - 1;
+    int n = s != NULL ? s->route_len : f->n_virtual;
+    struct mw_ends ends = {0, (n - 2) % f->n_devices, f->n_devices - 1};
 
-    f->twin_first = f->twin_last = -1;
-    if (f->price.scenario->model.tied && first != last &&
-        (s == NULL || s->n_routes == 1)) {
-        f->twin_first = first;
-        f->twin_last = last;
+    if (s != NULL) {
+        ends = (struct mw_ends){s->device[0], s->device[n > 1 ? n - 2 : 0],
+                                s->device[n - 1]};
     }
+    f->price.holders =
+        mw_step_holders(&f->price, &ends, s != NULL ? s->n_routes : 1);
 }
 
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
 {
-    return f->twin_first >= 0 && (d == f->twin_first || d == f->twin_last);
+    return mw_step_holds(&f->price.holders, d);
 }
 
 /* Of devices in a row with the same units, one, where none has a twin. */
@@ -96,7 +96,7 @@ void mw_step_frame_devices(struct mw_step_frame *f, bool with_time)
 {
     memset(f->units, 0, (size_t)f->n_devices * sizeof *f->units);
     sum_loop_devices(f);
-    find_twins(f, NULL);
+    find_holders(f, NULL);
     if (with_time) {
         make_tails(f);
     }
@@ -134,7 +134,7 @@ void mw_step_frame_init(struct mw_step_frame *f,
         return;
     }
     sum_devices(f, schedule);
-    find_twins(f, schedule);
+    find_holders(f, schedule);
     if (with_time && !schedule->is_forward_only) {
         make_tails(f);
     }

@@ -198,11 +198,10 @@ static void add_tail(struct sums *s, int d)
             &p->group[MW_DIM_TP]);
     }
     if (mw_step_frame_is_twin(s->f, d)) {
-        struct mw_group pair =
-            mw_step_pair(p, s->f->twin_first, s->f->twin_last);
+        struct mw_group group = mw_step_holders_group(p, &p->holders);
 
         add(s, MW_DIM_PP, MW_ALL_REDUCE, 1,
-            mw_step_tied_grads(p) * p->grad_bytes, &pair);
+            mw_step_tied_grads(p) * p->grad_bytes, &group);
     }
 }
 

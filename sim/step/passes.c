@@ -258,31 +258,40 @@ static void add_tail_task(struct walk *w, int device,
     }
 }
 
-/* One task on both devices that hold the embedding; each gets a span. */
-static void add_twin_reduction(struct walk *w)
+/* One task on all devices that hold the embedding; each gets a span. A ring:
+ * each sends to the next one. */
+static void add_holders_reduction(struct walk *w)
 {
-    int a = w->frame->twin_first, b = w->frame->twin_last;
+    const struct mw_holders *h = &w->frame->price.holders;
+    int a = h->device[0];
 
-    if (a < 0 || w->frame->tail[a].embedding_ps == 0) {
+    if (h->n == 0 || w->frame->tail[a].embedding_ps == 0) {
         return;
     }
     const struct mw_tail *tail = &w->frame->tail[a];
-    mw_task_id last_b = w->last[b];
 
     add_tail_task(w, a, MW_STREAM_PP, MW_SPAN_PP, "tied gradient",
                   tail->embedding_ps, tail->embedding_bytes);
-    mw_graph_also_on(w->t->graph, w->last[a], w->stream[b][MW_STREAM_PP]);
-    if (last_b != NO_TASK) {
-        mw_graph_dep(w->t->graph, last_b, w->last[a], 0);
+    w->t->n_held = h->n;
+    for (int i = 0; i < h->n; i++) {
+        int d = h->device[i];
+
+        if (i > 0) {
+            mw_graph_also_on(w->t->graph, w->last[a],
+                             w->stream[d][MW_STREAM_PP]);
+            if (w->last[d] != NO_TASK) {
+                mw_graph_dep(w->t->graph, w->last[d], w->last[a], 0);
+            }
+            w->last[d] = w->last[a];
+        }
+        if (w->wire != NULL) {
+            mw_traffic_use(w, w->last[a], d, h->device[(i + 1) % h->n],
+                           w->twin_part);
+        }
+        w->t->held_rank[i] =
+            mw_layout_rank(w->frame->price.layout, (struct mw_coord){.pp = d});
     }
-    if (w->wire != NULL) {
-        mw_traffic_use(w, w->last[a], a, b, w->twin_part);
-        mw_traffic_use(w, w->last[a], b, a, w->twin_part);
-    }
-    w->last[b] = w->last[a];
-    w->t->twin_task = w->last[a];
-    w->t->twin_rank =
-        mw_layout_rank(w->frame->price.layout, (struct mw_coord){.pp = b});
+    w->t->held_task = w->last[a];
 }
 
 /* Collectives over parameters, on the wires of their groups. */
@@ -311,7 +320,7 @@ static void add_tails(struct walk *w)
 {
     const struct mw_tail *tail = w->frame->tail;
 
-    add_twin_reduction(w);
+    add_holders_reduction(w);
     for (int d = 0; d < w->s->n_stages; d++) {
         add_reduction(w, d);
         add_tail_task(w, d, MW_STREAM_TP, MW_SPAN_TP, "shared gradients",
@@ -365,7 +374,7 @@ void mw_walk_init(struct walk *w, struct mw_step_tasks *t,
         }
     }
     w->sends_early = mw_step_sends_early(&frame->price, has_w_passes(s));
-    t->twin_task = NO_TASK;
+    t->held_task = NO_TASK;
     if (frame->price.wires != NULL && !t->no_sharing && !s->is_forward_only) {
         mw_traffic_init(w);
     }

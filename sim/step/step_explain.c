@@ -215,10 +215,10 @@ static void add_tail(const struct mw_step_frame *f, int d,
     const struct mw_tail *t = &f->tail[d];
 
     if (t->embedding_ps > 0) {
-        struct mw_group pair = mw_step_pair(p, f->twin_first, f->twin_last);
+        struct mw_group group = mw_step_holders_group(p, &p->holders);
 
         add_plain(stage, "reduction of the tied embedding", t->embedding_ps,
-                  "between the first and the last stage", bound_of(&pair));
+                  "between the stages that hold it", bound_of(&group));
     }
     const struct once reduce = {t->reduce_ps, t->hidden_reduce_s,
                                 t->slowed_reduce_s, t->reduce_buckets};

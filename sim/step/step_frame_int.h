@@ -17,7 +17,6 @@ struct mw_step_frame {
     struct mw_vstage *vstage;    /* [n_virtual] */
     struct mw_tail *tail;        /* [n_devices] */
     int (*units)[MW_UNIT_COUNT]; /* [n_devices] */
-    int twin_first, twin_last;   /* -1: none */
     struct mw_step_wires wires;  /* with a schedule, on a GPU */
 };
 /* schedule NULL: virtual stage k on device k mod p. */
@@ -27,12 +26,13 @@ void mw_step_frame_init(struct mw_step_frame *f,
                         const struct mw_schedule *schedule,
                         const struct mw_cost_ctx *ctx, bool with_time,
                         struct mw_explain *explain);
-/* Without a schedule, the stages summed: units, twins and tails of devices. */
+/* Without a schedule, the stages summed: units, holders and tails of devices.
+ */
 void mw_step_frame_devices(struct mw_step_frame *f, bool with_time);
 /* MW_EINPUT when a term of the step is beyond MW_STEP_TERM_MAX_S. */
 enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
                                    struct mw_err *err);
-/* Does device d hold one of the two copies of a tied embedding? */
+/* Is device d one of several that hold the embedding's matrix? */
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);
 

@@ -244,9 +244,10 @@ static double weight_bytes(const struct mw_step_price *p,
         dense += n_units[unit] * mw_unit_dense_bytes(p, &p->size[unit]);
         expert += n_units[unit] * mw_unit_expert_bytes(p, &p->size[unit]);
     }
-    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
-        dense += mw_step_tied_params(p) * p->weight_bytes +
-                 mw_step_tied_frozen_bytes(p);
+    if (has_tied_twin) {
+        dense += mw_step_copies_held(p, n_units) *
+                 (mw_step_tied_params(p) * p->weight_bytes +
+                  mw_step_tied_frozen_bytes(p));
     }
     *out_whole = dense + expert;
     share = mw_step_share(p, dense, expert) +
@@ -269,8 +270,8 @@ static struct learning learning_of(const struct mw_step_price *p,
         dense += n_units[unit] * p->size[unit].dense_params;
         expert += n_units[unit] * p->size[unit].expert_params;
     }
-    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
-        dense += mw_step_tied_params(p);
+    if (has_tied_twin) {
+        dense += mw_step_copies_held(p, n_units) * mw_step_tied_params(p);
     }
     return (struct learning){dense + expert, mw_step_share(p, dense, expert)};
 }

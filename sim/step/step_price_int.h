@@ -86,6 +86,11 @@ struct mw_unit_size {
     double twin_dummies; /* of an MoE layer: those that a dense layer has too */
 };
 
+/* Devices that hold the matrix of the embedding; none where one does. */
+struct mw_holders {
+    int n, device[4];
+};
+
 struct mw_step_price {
     const struct mw_scenario *scenario;
     const struct mw_layout *layout;
@@ -99,9 +104,10 @@ struct mw_step_price {
     double number_s[2]; /* one number added up by a replica, by all ranks */
     int n_copies; /* of the model in the pipeline: two routes hold it twice, and
                both holders of a stage share its gradients */
-    /* ZeRO-2 and 3 in a pipeline: the head gathers and scatters a copy of the
-     * tied embedding of its own. */
+    /* ZeRO-2 and 3 in a pipeline: the head, or modules ahead of it, gather and
+     * scatter a copy of the embedding of their own. */
     bool has_tied_copy;
+    struct mw_holders holders;    /* set when devices are known */
     struct mw_router_load router; /* of the layout: 1 where nothing is known */
     int n_kinds;  /* of units: without KEPT ones and MTP, without MTP, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */

@@ -25,7 +25,7 @@ struct mw_vstage {
 };
 /* What comes after the last pass on one device, in this order. */
 struct mw_tail {
-    mw_time embedding_ps; /* tied embedding: first and last stage */
+    mw_time embedding_ps; /* gradient of the embedding, between holders */
     mw_time reduce_ps;    /* gradients over dp (and cp) */
     mw_time shared_ps;    /* gradients of what TP ranks share, with sp */
     mw_time optimizer_ps;
@@ -54,8 +54,8 @@ void mw_vstage_sum(const struct mw_step_price *p, struct mw_vstage *v);
 void mw_host_wait(const double host_s[MW_PHASE_COUNT],
                   const double device_s[MW_PHASE_COUNT],
                   double out[MW_PHASE_COUNT]);
-/* Parameters of a list of virtual stages on one device are given as units. The
- * holders of a tied embedding are the first and the last device. */
+/* Parameters of a list of virtual stages on one device are given as units; it
+ * is one of p->holders (has_tied_twin) or not. */
 void mw_tail_of(const struct mw_step_price *p, int device,
                 const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
                 struct mw_tail *out);
@@ -101,19 +101,36 @@ int mw_step_states(const struct mw_step_price *p, int k);
 /* Seconds between two pipeline devices for so many hidden states. */
 mw_time mw_step_transfer_ps(const struct mw_step_price *p, int from, int to,
                             int n_states);
-/* Parameters of the copy of a tied embedding that the last stage holds, where
- * it learns, and its bytes where it is frozen. */
+
+/* ---- shared_embed.c: copies of the embedding's matrix ---------------------
+ */
+/* Devices of the first virtual stage of a route, of the last one and of the one
+ * before it. */
+struct mw_ends {
+    int first, ahead, last;
+};
+struct mw_holders mw_step_holders(const struct mw_step_price *p,
+                                  const struct mw_ends *ends, int n_routes);
+bool mw_step_holds(const struct mw_holders *holders, int device);
+/* The ranks that add its gradients up, two or more holders. */
+struct mw_group mw_step_holders_group(const struct mw_step_price *p,
+                                      const struct mw_holders *holders);
+/* Copies on a device that is one of several holders: 0 where the embedding
+ * itself is. */
+int mw_step_copies_held(const struct mw_step_price *p,
+                        const int n_units[MW_UNIT_COUNT]);
+/* Parameters of a copy, where it learns, and its bytes where it is frozen. */
 struct mw_param mw_step_tied_param(const struct mw_step_price *p);
 double mw_step_tied_params(const struct mw_step_price *p);
 double mw_step_tied_frozen_bytes(const struct mw_step_price *p);
-/* What a unit has beside its own tensors under has_tied_copy: the head's copy,
- * as learning parameters and as bytes of weights, frozen ones too; else 0. */
+/* What a unit has beside its own tensors under has_tied_copy: the copy of the
+ * head or of the modules, as learning parameters and as bytes of weights,
+ * frozen ones too; else 0. */
 double mw_step_copy_params(const struct mw_step_price *p,
                            enum mw_step_unit unit);
 double mw_step_copy_bytes(const struct mw_step_price *p,
                           enum mw_step_unit unit);
-/* Gradients that are added between first and last stage: all of it, from
- * ZeRO-2 on the rank's share. */
+/* Gradients that holders add up: all of it, from ZeRO-2 on the rank's share. */
 double mw_step_tied_grads(const struct mw_step_price *p);
 bool mw_step_copies_tied(const struct mw_scenario *scenario,
                          const struct mw_layout *layout);

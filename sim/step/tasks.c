@@ -11,7 +11,7 @@
 void mw_step_tasks_init(struct mw_step_tasks *t, struct mw_timeline *timeline)
 {
     *t = (struct mw_step_tasks){
-        .graph = mw_graph_new(), .timeline = timeline, .twin_task = UINT32_MAX};
+        .graph = mw_graph_new(), .timeline = timeline, .held_task = UINT32_MAX};
 }
 
 void mw_step_tasks_release(struct mw_step_tasks *t)
@@ -70,8 +70,8 @@ static void add_spans(struct mw_step_tasks *t, const mw_time *start_ps,
             continue;
         }
         mw_array_push(&transfers, span);
-        if (i == t->twin_task) {
-            span.rank = t->twin_rank;
+        for (int k = 1; i == t->held_task && k < t->n_held; k++) {
+            span.rank = t->held_rank[k];
             mw_array_push(&transfers, span);
         }
     }

@@ -12,8 +12,10 @@ struct mw_step_tasks {
         size_t n, cap;
     } spans;
     struct mw_timeline *timeline; /* where names are interned */
-    mw_task_id twin_task;    /* reduction on two devices; UINT32_MAX: none */
-    int32_t twin_rank;       /* the second of them */
+    mw_task_id held_task; /* gradient of the embedding's holders, on all of
+                             them; UINT32_MAX: none */
+    int n_held;
+    int32_t held_rank[4];    /* [n_held], the task's own first */
     bool no_sharing;         /* every task has its wires to itself */
     const double *slot_pace; /* per slot of the schedule: what its computing and
                                 issuing take longer; NULL: nothing */

@@ -130,10 +130,10 @@ static void fill_parts(struct walk *w)
 static void twin_part(struct walk *w)
 {
     const struct mw_step_price *p = &w->frame->price;
-    int a = w->frame->twin_first, b = w->frame->twin_last;
-    struct mw_group pair = mw_step_pair(p, a, b);
-    struct mw_wire_load load = {MW_ALL_REDUCE,
-                                w->frame->tail[a].embedding_bytes, &pair};
+    struct mw_group group = mw_step_holders_group(p, &p->holders);
+    struct mw_wire_load load = {
+        MW_ALL_REDUCE, w->frame->tail[p->holders.device[0]].embedding_bytes,
+        &group};
 
     mw_wires_coll_part(p, &load, w->twin_part);
 }
@@ -163,7 +163,7 @@ void mw_traffic_init(struct walk *w)
         }
     }
     fill_parts(w);
-    if (w->frame->twin_first >= 0) {
+    if (w->frame->price.holders.n > 0) {
         twin_part(w);
     }
 }

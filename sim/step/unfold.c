@@ -292,24 +292,28 @@ static void add_deps(struct unfold *u, int stage, uint32_t i,
 
 /* ---- tail ------------------------------------------------------------------
  */
-static void add_twins(struct unfold *u)
+static void add_holders(struct unfold *u)
 {
     const struct mw_step_frame *f = u->w->frame;
-    int a = f->twin_first, b = f->twin_last;
+    const struct mw_holders *h = &f->price.holders;
 
-    if (a < 0 || f->tail[a].embedding_ps == 0) {
+    if (h->n == 0 || f->tail[h->device[0]].embedding_ps == 0) {
         return;
     }
-    struct joined pair = {2, (b - a) * u->n, 1};
-
     for (int j = 0; j < u->n; j++) {
-        int from = a * u->n + j, to = b * u->n + j;
         mw_task_id task =
-            add(u, from, &pair, MW_STREAM_PP, f->tail[a].embedding_ps);
+            add(u, h->device[0] * u->n + j, &(struct joined){1, 1, 1},
+                MW_STREAM_PP, f->tail[h->device[0]].embedding_ps);
 
-        if (u->w->wire != NULL) {
-            use(u, task, from, to, u->w->twin_part);
-            use(u, task, to, from, u->w->twin_part);
+        for (int i = 1; i < h->n; i++) {
+            int seat = h->device[i] * u->n + j;
+
+            mw_graph_also_on(u->g, task, stream_of(seat, MW_STREAM_PP));
+            take(u, seat, task);
+        }
+        for (int i = 0; i < h->n && u->w->wire != NULL; i++) {
+            use(u, task, h->device[i] * u->n + j,
+                h->device[(i + 1) % h->n] * u->n + j, u->w->twin_part);
         }
     }
 }
@@ -435,7 +439,7 @@ static void build(struct unfold *u)
         }
     }
     if (!s->is_forward_only) {
-        add_twins(u);
+        add_holders(u);
         for (int d = 0; d < s->n_stages; d++) {
             add_tail(u, d);
         }

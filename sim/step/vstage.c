@@ -1,7 +1,7 @@
 /*
  * Virtual stages as sums of units, and what a device does after its last pass:
  *
- *   tied embedding: all-reduce of its gradient between first and last stage
+ *   embedding: all-reduce of its gradient between the stages that hold it
  *   reduce gradients over dp (all-reduce; reduce-scatter with ZeRO-1, then an
  *   all-reduce of the shares over the replicas that dp_shard makes)
  *   gradients that TP ranks share, with sequence parallelism or adapters
@@ -210,8 +210,8 @@ static struct owned owned_params(const struct mw_step_price *p,
         sum.tensors[0] += n_units[unit] * p->size[unit].dense_tensors;
         sum.tensors[1] += n_units[unit] * p->size[unit].expert_tensors;
     }
-    if (has_tied_twin && n_units[MW_UNIT_HEAD] > 0) {
-        sum.dense += mw_step_tied_params(p);
+    if (has_tied_twin) {
+        sum.dense += mw_step_copies_held(p, n_units) * mw_step_tied_params(p);
     }
     return sum;
 }
@@ -483,12 +483,12 @@ void mw_tail_of(const struct mw_step_price *p, int device,
         reduce_gradients(p, n_units, &n, &sent, out);
     }
     if (has_tied_twin) {
-        struct mw_group pair = mw_step_pair(p, 0, layout->pp - 1);
+        const struct mw_group group = mw_step_holders_group(p, &p->holders);
 
         out->embedding_bytes = mw_step_tied_grads(p) * p->grad_bytes;
         out->embedding_ps =
             step_ps(mw_cost_coll(p->ctx, MW_ALL_REDUCE, out->embedding_bytes,
-                                 &pair, NULL)
+                                 &group, NULL)
                         .time_s);
     }
     if ((layout->sp || p->work.lora_rank > 0) && layout->tp > 1) {
@@ -508,60 +508,4 @@ void mw_tail_of(const struct mw_step_price *p, int device,
     if (layout->zero == 1 || layout->zero == 2) {
         gather_parameters(p, n_units, &sent, out);
     }
-}
-
-struct mw_param mw_step_tied_param(const struct mw_step_price *p)
-{
-    return (struct mw_param){.name = "tied embedding",
-                             .layer = -1,
-                             .outer = 1,
-                             .rows = p->scenario->model.vocab,
-                             .cols = p->scenario->model.hidden,
-                             .n_copies = 1,
-                             .shard = MW_SHARD_ROWS};
-}
-
-static double tied_elements(const struct mw_step_price *p)
-{
-    struct mw_param table = mw_step_tied_param(p);
-
-    return (double)mw_param_shard_count(&table, p->layout);
-}
-
-double mw_step_tied_params(const struct mw_step_price *p)
-{
-    return p->work.lora_rank > 0 ? 0 : tied_elements(p);
-}
-
-double mw_step_tied_frozen_bytes(const struct mw_step_price *p)
-{
-    return p->work.lora_rank > 0 ? tied_elements(p) * p->weight_bytes : 0;
-}
-
-bool mw_step_copies_tied(const struct mw_scenario *scenario,
-                         const struct mw_layout *layout)
-{
-    return scenario->model.tied && layout->zero >= 2 && layout->pp > 1;
-}
-
-double mw_step_copy_params(const struct mw_step_price *p,
-                           enum mw_step_unit unit)
-{
-    return p->has_tied_copy && unit == MW_UNIT_HEAD ? mw_step_tied_params(p)
-                                                    : 0;
-}
-
-double mw_step_copy_bytes(const struct mw_step_price *p, enum mw_step_unit unit)
-{
-    return mw_step_copy_params(p, unit) * p->weight_bytes +
-           (p->has_tied_copy && unit == MW_UNIT_HEAD
-                ? mw_step_tied_frozen_bytes(p)
-                : 0);
-}
-
-double mw_step_tied_grads(const struct mw_step_price *p)
-{
-    double whole = mw_step_tied_params(p);
-
-    return p->layout->zero >= 2 ? mw_step_share(p, whole, 0) : whole;
 }

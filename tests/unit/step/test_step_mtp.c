@@ -227,10 +227,10 @@ static double step_s(const struct step_world *w, const struct mw_layout *l,
 }
 
 /* One micro-batch goes through all units one after the other, wherever they
- * lie; the first stage ends last and does not change. */
+ * lie; the first stage ends last, has most to update and does not change. */
 static void test_lone_micro_batch(void **state)
 {
-    static const int layers[4] = {6, 5, 5, 0};
+    static const int layers[4] = {12, 2, 2, 0};
     struct mw_step_price p;
     struct step_world w;
 
@@ -251,6 +251,144 @@ static void test_lone_micro_batch(void **state)
                        2 * (wide_s - narrow_s), 0, 1e-10);
         step_world_close(&w);
     }
+}
+
+/* ---- copies of the embedding ----------------------------------------------
+ */
+/* Who holds the matrix of the embedding, of four devices: a digit each, none
+ * where one device has all that need it; and copies beside the model's own. */
+struct holders {
+    const char *schedule;
+    int vpp, ahead;
+    bool is_tied;
+    const char *devices;
+    int n_copies;
+};
+
+static const struct holders holders[] = {
+    {"1f1b", 1, 0, false, "03", 1},
+    {"1f1b", 1, 0, true, "03", 1},
+    {"1f1b", 1, 1, false, "02", 1},
+    {"1f1b", 1, 1, true, "023", 2},
+    {"interleaved-1f1b", 2, 1, false, "02", 1},
+    {"interleaved-1f1b", 2, 0, false, "03", 1},
+    {"zb-v", 2, 0, false, "", 0},
+    {"zb-v", 2, 1, false, "01", 1},
+    {"dualpipe", 1, 0, false, "", 0},
+    {"dualpipe", 1, 0, true, "", 0},
+    {"dualpipe", 1, 1, false, "0123", 2},
+};
+
+static double all_params(const struct mw_model *m)
+{
+    struct mw_params params = {NULL, 0, 0};
+    double sum = 0;
+
+    mw_model_params(m, &params);
+    for (size_t i = 0; i < params.n; i++) {
+        sum += (double)mw_param_count(&params.v[i]);
+    }
+    mw_array_release(&params);
+    return sum;
+}
+
+/* Gradients of 4 bytes, in a ring over the holders. */
+static void expect_reduced(const struct step_world *w,
+                           const struct mw_layout *l, const char *devices)
+{
+    const double bytes = 4.0 * 32768 * 1024, n = (double)strlen(devices);
+    struct mw_plan plan;
+
+    step_plan(&plan, &w->s, l);
+    for (int d = 0; d < 4; d++) {
+        struct mw_ledger ledger = {NULL, 0, 0};
+        struct mw_ledger_row row;
+        bool holds = strchr(devices, '0' + d) != NULL;
+
+        mw_step_ledger(&w->s, &plan, &w->ctx, d, &ledger);
+        row = mw_ledger_sum(&ledger, MW_DIM_PP, MW_ALL_REDUCE);
+        mw_assert_near(row.message_bytes, holds ? bytes : 0, 0, 0);
+        mw_assert_near(row.wire_bytes, holds ? 2 * (n - 1) / n * bytes : 0,
+                       1e-12, 0);
+        mw_array_release(&ledger);
+    }
+    mw_plan_release(&plan);
+}
+
+/* Weights of all devices are the model's, on two routes twice, and the copies;
+ * each copy learns. */
+static void test_copies(void **state)
+{
+    for (size_t i = 0; i < sizeof holders / sizeof holders[0]; i++) {
+        const struct holders *h = &holders[i];
+        struct mw_layout l = pipeline(4, h->vpp, h->ahead);
+        int routes = strcmp(h->schedule, "dualpipe") == 0 ? 2 : 1;
+        struct step_world w;
+        struct mw_step_result r;
+        double weights = 0, grads = 0;
+
+        (void)state;
+        l.schedule = h->schedule;
+        begin(&w, 64, 1);
+        w.s.model.tied = h->is_tied;
+        assert_int_equal(mw_cost_ctx_set_stack(&w.ctx, "plain", NULL), MW_OK);
+        step_simulate(&r, &w.s, &l, &w.ctx, NULL);
+        for (int d = 0; d < 4; d++) {
+            weights += r.memory[d].weight_bytes;
+            grads += r.memory[d].grad_bytes;
+        }
+        double n =
+            routes * all_params(&w.s.model) + h->n_copies * 32768.0 * 1024;
+
+        mw_assert_near(weights, 2 * n, 0, 0);
+        mw_assert_near(grads, 4 * n, 0, 0);
+        mw_step_result_release(&r);
+        expect_reduced(&w, &l, h->devices);
+        step_forms_agree(&w, &l);
+        step_world_close(&w);
+    }
+}
+
+/* Without modules an untied model has no copies, and a tied one has as many as
+ * with the modules at its head. */
+static void test_no_modules(void **state)
+{
+    struct mw_layout l = pipeline(4, 1, 0);
+    struct step_world w;
+
+    (void)state;
+    begin(&w, 64, 0);
+    expect_reduced(&w, &l, "");
+    w.s.model.tied = true;
+    expect_reduced(&w, &l, "03");
+    step_world_close(&w);
+}
+
+/* From ZeRO-2 on a copy is sharded with the unit that looks up. */
+static void test_copy_is_sharded(void **state)
+{
+    struct step_world w;
+    struct mw_step_price p;
+
+    (void)state;
+    begin(&w, 64, 1);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        struct mw_layout l = pipeline(4, 1, ahead);
+
+        for (l.zero = 1; l.zero <= 3; l.zero++) {
+            price(&p, &w, &l);
+            double copy = l.zero >= 2 ? 32768.0 * 1024 : 0;
+
+            mw_assert_near(mw_step_copy_params(&p, MW_UNIT_HEAD),
+                           ahead == 0 ? copy : 0, 0, 0);
+            mw_assert_near(mw_step_copy_params(&p, MW_UNIT_MTP),
+                           ahead == 1 ? copy : 0, 0, 0);
+            mw_assert_near(mw_step_tied_grads(&p),
+                           32768.0 * 1024 / (l.zero >= 2 ? l.dp : 1), 0, 0);
+            step_forms_agree(&w, &l);
+        }
+    }
+    step_world_close(&w);
 }
 
 /* 32 micro-batches of 2 replicas: the stage with the modules sends two states
@@ -380,6 +518,9 @@ int main(void)
         cmocka_unit_test(test_keeps),
         cmocka_unit_test(test_moment),
         cmocka_unit_test(test_lone_micro_batch),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_no_modules),
+        cmocka_unit_test(test_copy_is_sharded),
         cmocka_unit_test(test_ledger),
         cmocka_unit_test(test_forms_agree),
         cmocka_unit_test(test_even_layers),
