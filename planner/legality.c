@@ -26,7 +26,7 @@
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
     X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(vpp_group) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
-    X(learned) X(re_attn) X(re_mlp) X(offload_layers)
+    X(learned) X(re_attn) X(re_mlp) X(offload_layers) X(window) X(chunked) X(sinks)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -211,6 +211,9 @@ static void fill_work(const struct mw_model *m, const struct mw_workload *w,
     v[V_bias] = m->bias_mlp;
     v[V_mtp] = m->n_mtp;
     v[V_learned] = m->position == MW_POS_LEARNED;
+    v[V_window] = m->window.tokens;
+    v[V_chunked] = m->window.form == MW_WINDOW_CHUNKED;
+    v[V_sinks] = m->sinks;
 }
 
 /* Modules that selective recomputation repeats, and offloaded layers as they

@@ -348,12 +348,14 @@ static const char *fp8_recipe(const struct mw_args *w)
                : "delayed";
 }
 
-/* FlashAttention 2 has no heads of two sizes, cuDNN's kernel has. */
+/* FlashAttention 2 has no heads of two sizes and no sinks, cuDNN's kernel has.
+ */
 static const char *attention_backend(const struct mw_args *w)
 {
     return !w->in->scenario->workload.is_flash ? "unfused"
-           : w->in->scenario->model.mla.on     ? "auto"
-                                               : "flash";
+           : w->in->scenario->model.mla.on || w->in->scenario->model.sinks
+               ? "auto"
+               : "flash";
 }
 
 static void put_work(struct mw_args *w)

@@ -4,6 +4,46 @@
  */
 #include "planner/export/export_int.h"
 
+/* Which layers are of a kind, as runs of a list; all: the default. */
+static void put_layers_that(struct mw_args *w, const char *option,
+                            bool (*are)(const struct mw_model *, int))
+{
+    const struct mw_model *m = &w->in->scenario->model;
+    struct mw_str *f = &w->out->file;
+    int n_runs = 0;
+
+    for (int i = 0, n; i < m->n_layers; i += n) {
+        bool is_so = are(m, i);
+
+        for (n = 1; i + n < m->n_layers && are(m, i + n) == is_so;) {
+            n++;
+        }
+        if (n == m->n_layers) {
+            return;
+        }
+        if (n_runs++ == 0) {
+            mw_str_addf(f, "--%s (", option);
+        }
+        mw_str_addf(f, "%s[%d]*%d", n_runs > 1 ? "+" : "", is_so, n);
+    }
+    mw_str_add(f, ")\n");
+}
+
+/* Keys before a query's own, in layers of a window. */
+static void put_window(struct mw_args *w)
+{
+    const struct mw_model *m = &w->in->scenario->model;
+
+    if (m->window.tokens > 0 && mw_model_local_layers(m, m->n_layers) > 0) {
+        mw_str_addf(&w->out->file, "--window-size %d,0\n",
+                    m->window.tokens - 1);
+        put_layers_that(w, "window-attn-skip-freq", mw_model_layer_is_local);
+    }
+    if (m->sinks) {
+        mw_args_word(w, "softmax-type", "learnable");
+    }
+}
+
 static void put_attention(struct mw_args *w)
 {
     const struct mw_model *m = &w->in->scenario->model;
@@ -28,6 +68,7 @@ static void put_attention(struct mw_args *w)
     if (m->qk_norm) {
         mw_args_flag(w, "qk-layernorm");
     }
+    put_window(w);
 }
 
 /* Kernels that send by themselves are an installation of their own: where a
@@ -125,30 +166,6 @@ static void put_router(struct mw_args *w)
     }
 }
 
-/* Which layers have experts, as runs of a list; all: the default. */
-static void put_moe_layers(struct mw_args *w)
-{
-    const struct mw_model *m = &w->in->scenario->model;
-    struct mw_str *f = &w->out->file;
-    const char *gap = "(";
-
-    if (mw_model_moe_layers(m, m->n_layers) == m->n_layers) {
-        return;
-    }
-    mw_str_add(f, "--moe-layer-freq ");
-    for (int i = 0, n; i < m->n_layers; i += n) {
-        bool is_moe = mw_model_layer_is_moe(m, i);
-
-        for (n = 1; i + n < m->n_layers &&
-                    mw_model_layer_is_moe(m, i + n) == is_moe;) {
-            n++;
-        }
-        mw_str_addf(f, "%s[%d]*%d", gap, is_moe, n);
-        gap = "+";
-    }
-    mw_str_add(f, ")\n");
-}
-
 static void put_experts(struct mw_args *w)
 {
     const struct mw_layout *l = &w->in->plan->layout;
@@ -161,7 +178,7 @@ static void put_experts(struct mw_args *w)
     mw_args_number(w, "num-experts", e->n_experts);
     mw_args_number(w, "moe-ffn-hidden-size", e->ffn);
     put_router(w);
-    put_moe_layers(w);
+    put_layers_that(w, "moe-layer-freq", mw_model_layer_is_moe);
     if (e->shared_ffn > 0) {
         mw_args_number(w, "moe-shared-expert-intermediate-size", e->shared_ffn);
     }

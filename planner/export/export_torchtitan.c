@@ -66,6 +66,11 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "and Qwen 3 presets are",
                                 in->scenario->model.name);
     }
+    if (in->scenario->model.window.tokens > 0 || in->scenario->model.sinks) {
+        return mw_export_refuse(err, "titan_model",
+                                "its Llama 3 and Qwen 3 have neither windows "
+                                "nor sinks");
+    }
     if (l->dispatcher == MW_DISPATCH_DEEPEP) {
         return mw_export_refuse(err, "titan_model_dispatcher",
                                 "its Qwen 3 exchanges tokens by all-to-alls; "
@@ -114,12 +119,26 @@ static void put_layers(const struct mw_plan *plan, struct mw_str *f)
     mw_str_add(f, "]\n");
 }
 
-/* Does the price cut products so that collectives run beside them? */
+/* PyTorch's schedules with passes of weight gradients refuse compiled layers
+ * (torch/distributed/pipelining/schedules.py,
+ * _check_torch_compile_compatibility). */
+static bool is_split(const struct mw_export_in *in)
+{
+    const struct mw_layout *l = &in->plan->layout;
+    const struct mw_sched_kind *kind = mw_schedule_kind_find(l->schedule);
+
+    return l->pp > 1 && kind != NULL && kind->is_split;
+}
+
+/* Does the price cut products so that collectives run beside them, and may they
+ * (of compiled layers, among GPUs that reach each other's memory:
+ * torchtitan/distributed/tensor_parallel.py, maybe_enable_async_tp)? */
 static bool hides_tp(const struct mw_export_in *in)
 {
     const struct mw_layout *l = &in->plan->layout;
 
-    return l->tp > 1 && in->ctx->stack.chunks_tp &&
+    return l->tp > 1 && in->ctx->stack.chunks_tp && !is_split(in) &&
+           l->tp <= in->ctx->domain_gpus &&
            (l->overlap_off & MW_OVERLAP_TP) == 0;
 }
 
@@ -189,17 +208,6 @@ static void put_training(const struct mw_export_in *in, struct mw_str *f)
     mw_str_add(f, "\n[optimizer]\nname = \"AdamW\"\nlr = 1.5e-4\n\n");
 }
 
-/* PyTorch's schedules with passes of weight gradients refuse compiled layers
- * (torch/distributed/pipelining/schedules.py,
- * _check_torch_compile_compatibility). */
-static bool is_split(const struct mw_export_in *in)
-{
-    const struct mw_layout *l = &in->plan->layout;
-    const struct mw_sched_kind *kind = mw_schedule_kind_find(l->schedule);
-
-    return l->pp > 1 && kind != NULL && kind->is_split;
-}
-
 /* Converters of products to FP8; the head keeps its type, as it does here. */
 static void put_converters(const struct mw_export_in *in, struct mw_str *f)
 {
@@ -214,7 +222,7 @@ static void put_converters(const struct mw_export_in *in, struct mw_str *f)
                 "[quantize.linear.%s]\nrecipe_name = \"%s\"\n"
                 "filter_fqns = [\"output\"]\n",
                 name, name,
-                scaling == MW_SCALE_MX    ? "mxfp8"
+                scaling == MW_SCALE_MX    ? "mxfp8_cublas"
                 : scaling == MW_SCALE_ROW ? "rowwise"
                                           : "tensorwise");
 }

@@ -285,7 +285,7 @@ static double dummy_params(const struct mw_step_price *p,
         sum += n_units[unit] > 0 ? p->size[unit].dummy_params : 0;
     }
     for (int moe = 0; moe < 2; moe++) { /* the same shapes as without it */
-        int local = mw_unit_of(moe, true, false);
+        int local = (int)mw_unit_of(moe, true, false);
 
         if (n_units[local] > 0 && n_units[mw_unit_of(moe, false, false)] > 0) {
             sum -= p->size[local].dummy_params;

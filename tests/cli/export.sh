@@ -75,6 +75,12 @@ printf 'format: 1\nmodel: {hidden: 1024, layers: 6, heads: 8, ffn: 4096, vocab: 
 expect 0 "$mw" export second.yaml --to megatron-core -o out.args
 args "o['moe-layer-freq'] == '([0]*1+[1]*1+[0]*1+[1]*1+[0]*1+[1]*1)' and 'overlap-moe-expert-parallel-comm' not in o"
 grep -q 'excludes recomputation' stderr.txt || fail "no note on exchanges under recomputation"
+# Windows: keys before the query's own, every second layer; sinks.
+printf 'format: 1\nmodel: {hidden: 1024, layers: 6, heads: 8, ffn: 4096, vocab: 32768, attention_window: 128, global_every: 3, attention_sinks: true}\ncluster: {system: dgx-h100, nodes: 1}\nworkload: {seq: 2048, global_batch: 64}\nlayout: {dp: 8, zero: 1}\n' >windows.yaml
+expect 0 "$mw" export windows.yaml --to megatron-core -o out.args
+args "o['window-size'] == '127,0' and o['window-attn-skip-freq'] == '([1]*2+[0]*1+[1]*2+[0]*1)' and o['softmax-type'] == 'learnable' and o['attention-backend'] == 'auto'"
+expect 1 "$mw" export windows.yaml --to nanotron -o out.yaml
+grep -q 'nanotron_window' stderr.txt || fail "windows in nanotron: $(cat stderr.txt)"
 # Ways to the experts.
 dispatched='tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full'
 for how in alltoall allgather deepep hybridep; do

@@ -25,7 +25,9 @@ struct knobs {
     enum mw_optimizer_kind optimizer;
     double offload_optimizer, offload_activations;
     int seq, batch; /* 0: 256 */
+    int window;     /* tokens */
     bool is_short;  /* FP8 on the way to experts */
+    bool is_chunked, has_sinks;
     enum mw_dispatcher dispatcher;
     const char *system; /* other than the scenario's */
 };
@@ -78,7 +80,11 @@ static const struct rule_case cases[] = {
     {MEG, "megatron_offload_layers", {.offload_activations = 1}, {.offload_activations = 0.5}},
     {MEG, "megatron_offload_layers", {.offload_activations = 0.01}, {.offload_activations = 0.03}},
     {MEG, "megatron_fp8_dispatch", {.experts = 8, .ep = 8, .is_short = true}, {.experts = 8, .ep = 8}},
+    {MEG, "megatron_window", {.window = 128, .is_chunked = true}, {.window = 128}},
+    {MEG, "megatron_sinks", {.has_sinks = true, .cp = 2}, {.has_sinks = true}},
 
+    {MDS, "mds_window", {.window = 128}, {.window = 0}},
+    {MDS, "mds_window", {.has_sinks = true}, {.window = 0}},
     {MDS, "mds_fp8_dispatch", {.experts = 8, .ep = 8, .is_short = true}, {.experts = 8, .is_short = true}},
     {MDS, "mds_moe_pp", {.experts = 8, .pp = 2}, {.experts = 8}},
     {MDS, "mds_offload_optimizer", {.optimizer = MW_OPTIMIZER_SGD, .offload_optimizer = 1}, {.offload_optimizer = 1}},
@@ -105,6 +111,7 @@ static const struct rule_case cases[] = {
     {TT, "titan_dtype", {.zero = 3, .dtype = FP8, .scaling = MW_SCALE_BLOCK}, {.zero = 3, .dtype = FP8, .scaling = MW_SCALE_ROW}},
     {TT, "titan_attention", {.zero = 3, .is_unfused = true}, {.zero = 3}},
     {TT, "titan_dropout", {.zero = 3, .has_dropout = true}, {.zero = 3}},
+    {TT, "titan_window", {.zero = 3, .window = 128, .cp = 2}, {.zero = 3, .window = 128}},
     {TT, "titan_mtp", {.zero = 3, .mtp = 1}, {.zero = 3}},
     {TT, "titan_fp8_dispatch", {.zero = 3, .experts = 8, .ep = 8, .is_short = true}, {.zero = 3, .experts = 8, .ep = 8}},
     {TT, "titan_dispatcher", {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_HYBRIDEP},
@@ -115,6 +122,7 @@ static const struct rule_case cases[] = {
     {NANO, "nanotron_recompute", {.recompute = MW_RECOMPUTE_SELECTIVE}, {.recompute = MW_RECOMPUTE_FULL}},
     {NANO, "nanotron_attention", {.is_unfused = true}, {.dtype = BF16}},
     {NANO, "nanotron_attention", {.dtype = FP32}, {.dtype = FP16}},
+    {NANO, "nanotron_window", {.window = 128}, {.window = 0}},
     {NANO, "nanotron_dropout", {.has_dropout = true}, {.zero = NONE}},
     {NANO, "nanotron_mtp", {.mtp = 1}, {.tp = 8}},
     {NANO, "nanotron_grad_dtype", {.dtype = BF16, .grad_dtype = FP16}, {.dtype = FP16, .grad_dtype = FP16}},
@@ -130,6 +138,10 @@ static void set_model(const struct knobs *k, struct mw_model *m)
                              .fp8_dispatch = k->is_short,
                              .every = 1};
     m->n_mtp = k->mtp;
+    m->sinks = k->has_sinks;
+    m->window = (struct mw_window){.tokens = k->window,
+                                   .form = k->is_chunked ? MW_WINDOW_CHUNKED
+                                                         : MW_WINDOW_SLIDING};
     m->bias_mlp = k->has_bias;
     m->position = k->is_learned ? MW_POS_LEARNED : MW_POS_ROTARY;
     m->tied = k->is_tied;

@@ -209,7 +209,8 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
     if (m->n_kv_heads % l->tp != 0 || (l->cp > 1 && !k->is_flash) ||
         (k->is_flash && !is_half && !is_short) ||
         (m->n_mtp > 0 && m->position == MW_POS_LEARNED) ||
-        (m->moe.fp8_dispatch && l->ep * l->etp > 1)) {
+        (m->moe.fp8_dispatch && l->ep * l->etp > 1) ||
+        m->window.form == MW_WINDOW_CHUNKED || (m->sinks && l->cp > 1)) {
         return false;
     }
     if (strcmp(l->order, "tp-cp-ep-pp-dp") == 0 && l->pp > 1 &&
@@ -242,7 +243,12 @@ static bool may_run_other(const struct world *w, const struct mw_layout *l)
                 strcmp(l->schedule, "dualpipev") == 0;
     int borrowed = l->etp == 1 ? l->cp * l->tp : l->cp;
 
-    if (m->n_mtp > 0 || (m->moe.fp8_dispatch && l->ep * l->etp > 1)) {
+    bool is_plain = m->window.tokens == 0 && !m->sinks;
+
+    if (m->n_mtp > 0 || (m->moe.fp8_dispatch && l->ep * l->etp > 1) ||
+        (!is_plain &&
+         (w->scenario.limits.framework != MW_FRAMEWORK_TORCHTITAN ||
+          l->cp > 1))) {
         return false;
     }
     switch (w->scenario.limits.framework) {
@@ -430,6 +436,14 @@ static void draw_kind(uint64_t seed, struct mw_scenario *s)
                          .ffn = 2048,
                          .every = 1};
 
+    struct mw_window window = {
+        .tokens = 128,
+        .global_every = 2,
+        .form = pick(seed, 39, 2) == 0 ? MW_WINDOW_CHUNKED : MW_WINDOW_SLIDING};
+
+    s->model.sinks = is_odd && pick(seed, 40, 6) == 0;
+    s->model.window =
+        is_odd && pick(seed, 38, 4) == 0 ? window : (struct mw_window){0};
     moe.fp8_dispatch = pick(seed, 37, 4) == 0;
     s->model.moe = is_moe ? moe : (struct mw_moe){.every = 1};
     s->model.bias_mlp = is_odd && pick(seed, 30, 2) == 0;
