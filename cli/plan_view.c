@@ -472,7 +472,10 @@ void mw_plan_view_changes(const struct mw_changes *changes, FILE *f)
                 (unsigned long long)changes->n_tried);
         return;
     }
-    if (changes->n > 0) {
+    if (changes->is_joint) {
+        fprintf(f, "No single change of those tried makes it possible, these "
+                   "do together:\n");
+    } else if (changes->n > 0) {
         fprintf(f, "Any one of these changes makes it possible:\n");
     }
     for (int i = 0; i < changes->n; i++) {

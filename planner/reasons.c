@@ -11,9 +11,12 @@ static void memory_text(const struct mw_tally_row *row,
 {
     char layout[MW_PLAN_TEXT_MAX], needs[MW_FMT_MAX], may[MW_FMT_MAX];
 
-    snprintf(out, MW_PLAN_TEXT_MAX, "%.180s needs %s of %s usable",
+    char more[MW_FMT_MAX];
+
+    snprintf(out, MW_PLAN_TEXT_MAX, "%.160s needs %s of %s usable, %s short",
              mw_layout_text(&row->nearest, layout),
-             mw_fmt_bytes(row->needed, needs), mw_fmt_bytes(row->allowed, may));
+             mw_fmt_bytes(row->needed, needs), mw_fmt_bytes(row->allowed, may),
+             mw_fmt_bytes(row->needed - row->allowed, more));
 }
 
 static void bound_text(const struct mw_tally_row *row, double best_s,
@@ -92,6 +95,31 @@ static int compare_reason(const void *a, const void *b)
     return strcmp(x->rule, y->rule);
 }
 
+/* How far a layout came: to be weighed, through the model's and framework's
+ * rules, the limits, or not even to the number of ranks (pinned sizes). */
+static int distance(const char *rule)
+{
+    static const struct mw_enum far[] = {
+        {"memory", 0},     {"objective", 0},     {"bound", 0},  {"schedule", 0},
+        {"dominated", 0},  {"not_simulated", 0}, {"limits", 2}, {"tp_node", 2},
+        {"dtype_rate", 2}, {"ranks", 3},         {NULL, 1}};
+    const struct mw_enum *e = far;
+
+    while (e->name && strcmp(e->name, rule) != 0) {
+        e++;
+    }
+    return e->value;
+}
+
+/* Where nothing is feasible what came nearest binds, whatever its number. */
+static int compare_distance(const void *a, const void *b)
+{
+    const struct mw_reason *x = a, *y = b;
+    int order = distance(x->rule) - distance(y->rule);
+
+    return order != 0 ? order : compare_reason(a, b);
+}
+
 void mw_reasons_write(struct search *s)
 {
     struct mw_search_result *r = s->result;
@@ -99,7 +127,13 @@ void mw_reasons_write(struct search *s)
     for (int i = 0; i < s->tally.n; i++) {
         reason_of(s, &s->tally.row[i], &r->reasons[r->n_reasons++]);
     }
-    qsort(r->reasons, (size_t)r->n_reasons, sizeof *r->reasons, compare_reason);
+    mw_reasons_sort(r);
+}
+
+void mw_reasons_sort(struct mw_search_result *r)
+{
+    qsort(r->reasons, (size_t)r->n_reasons, sizeof *r->reasons,
+          r->n_plans > 0 ? compare_reason : compare_distance);
 }
 
 enum mw_status mw_reasons_say_no(const struct search *s, struct mw_err *err)

@@ -103,8 +103,10 @@ bool mw_search_is_late(const struct search *s, double grace_s);
 
 /* ---- reasons.c -------------------------------------------------------------
  */
-/* Turns s->tally into the result's reasons, most frequent first. */
+/* Turns s->tally into the result's reasons, sorted. */
 void mw_reasons_write(struct search *s);
+/* Most frequent first; without a plan those that came nearest to one first. */
+void mw_reasons_sort(struct mw_search_result *r);
 /* The message of an infeasible search: counts, nearest misses, what would
  * help. Returns MW_ENO. */
 enum mw_status mw_reasons_say_no(const struct search *s, struct mw_err *err);

@@ -3,6 +3,7 @@
 #include "planner/search_shards.h"
 
 #include "base/yaml.h"
+#include "planner/search_int.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -118,6 +119,7 @@ struct join {
     bool *seen; /* [n_shards + 1] */
     bool is_complete;
     double least_left_s; /* least bound of what no shard came to */
+    bool is_unknown;     /* some of it has no bound */
     struct {
         struct mw_candidate *v;
         size_t n, cap;
@@ -266,6 +268,7 @@ static enum mw_status take_found(struct join *j, const struct raw_search *raw,
     j->out->simulated += (uint64_t)raw->simulated;
     j->out->wall_time_s += raw->wall_time_s;
     j->is_complete = j->is_complete && raw->complete;
+    j->is_unknown |= !raw->complete && !(raw->gap > 0);
     if (j->plans.n > first && raw->layers_proved) {
         mw_array_push(&j->proved, j->plans.v[first].id);
     }
@@ -358,16 +361,6 @@ static int compare_by_memory(const void *a, const void *b)
     return order != 0 ? order : compare_by_time(a, b);
 }
 
-static int compare_reason(const void *a, const void *b)
-{
-    const struct mw_reason *x = a, *y = b;
-
-    if (x->count != y->count) {
-        return x->count > y->count ? -1 : 1;
-    }
-    return strcmp(x->rule, y->rule);
-}
-
 static void order_plans(struct join *j, enum mw_rank_by rank_by)
 {
     struct mw_search_result *r = j->out;
@@ -404,7 +397,7 @@ static enum mw_status finish(struct join *j, enum mw_rank_by rank_by,
         missing = j->seen[i] ? missing : i;
     }
     order_plans(j, rank_by);
-    qsort(r->reasons, (size_t)r->n_reasons, sizeof *r->reasons, compare_reason);
+    mw_reasons_sort(r);
     r->is_complete = j->is_complete && n_missing == 0;
     r->proved_optimal = r->is_complete && r->n_plans > 0;
     if (r->proved_optimal) {
@@ -412,7 +405,8 @@ static enum mw_status finish(struct join *j, enum mw_rank_by rank_by,
                           ? (int)r->n_plans
                           : j->top;
     }
-    if (r->n_plans > 0 && !r->is_complete && j->least_left_s < HUGE_VAL) {
+    if (r->n_plans > 0 && !r->is_complete && !j->is_unknown &&
+        n_missing == 0 && j->least_left_s < HUGE_VAL) {
         r->gap = fmax(0, r->plans[0].step_time_s / j->least_left_s - 1);
     }
     for (size_t i = 0; r->n_plans > 0 && i < j->proved.n; i++) {

@@ -210,6 +210,34 @@ const char *mw_space_limit_rule(const struct mw_space *s,
                : "limits";
 }
 
+/* The limits that exclude a layout: "tp, pp". */
+static const char *excluding(const struct mw_space *s,
+                             const struct mw_layout *l, char buf[64])
+{
+    const struct mw_limits *m = &s->scenario->limits;
+    const struct {
+        const char *key;
+        const struct mw_int_list *list;
+        int value;
+    } sizes[] = {{"tp", &m->tp, l->tp},
+                 {"pp", &m->pp, l->pp},
+                 {"dp", &m->dp, l->dp},
+                 {"cp", &m->cp, l->cp},
+                 {"ep", &m->ep, l->ep},
+                 {"vpp", &m->vpp, l->vpp},
+                 {"micro_batch", &m->micro_batch, l->micro_batch}};
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (!mw_limits_list_allows(sizes[i].list, sizes[i].value)) {
+            n += (size_t)snprintf(buf + n, 64 - n, "%s%s", n > 0 ? ", " : "",
+                                  sizes[i].key);
+        }
+    }
+    return n > 0 ? buf : "keys other than sizes";
+}
+
 const char *mw_space_forbids(const struct mw_space *space,
                              const struct mw_layout *layout,
                              char text[MW_PLAN_TEXT_MAX])
@@ -236,10 +264,10 @@ const char *mw_space_forbids(const struct mw_space *space,
         return rule;
     }
     if (rule) {
-        char what[MW_PLAN_TEXT_MAX];
+        char what[MW_PLAN_TEXT_MAX], keys[64];
 
-        snprintf(text, MW_PLAN_TEXT_MAX, "%.200s is excluded by limits",
-                 mw_layout_text(layout, what));
+        snprintf(text, MW_PLAN_TEXT_MAX, "%.150s is excluded by limits: %s",
+                 mw_layout_text(layout, what), excluding(space, layout, keys));
         return rule;
     }
     if (mw_layout_check(layout, &space->scenario->model,

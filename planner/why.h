@@ -45,13 +45,16 @@ struct mw_changes {
     int n;
     uint64_t n_tried;
     bool is_cut_short; /* an interrupt left the others untried */
+    bool is_joint;     /* none alone; the only one is of several together */
 };
 /*
- * Asked after a search that found nothing: each fixed dimension freed, each
- * limit of the scenario dropped, all of the memory, the framework's rules left
- * aside, and more nodes (the fewest of a list that suffice) are tried one at a
- * time, each with a whole search. MW_ENO when none helps. db is for the
- * cluster of another size.
+ * Asked after a search that found nothing (changes.c): each pinned value freed,
+ * and of pinned sizes the nearest below and above that has a plan; each limit
+ * dropped, a margin of one's own back to the default, the framework's rules
+ * left aside, a batch that divides, one or two nodes standing by, and more
+ * nodes (few of a list). Each is a whole search. Where none helps alone, one
+ * smallest set of pinned values and limits that do together. MW_ENO when
+ * nothing helps.
  */
 enum mw_status mw_changes_find(const struct mw_scenario *scenario,
                                const struct mw_cost_ctx *ctx,

@@ -112,6 +112,10 @@ expect 1 "$mw" plan prime.yaml
 { scenario 8 64; echo 'limits: {tp: [8], dp: [64]}'; } >contra.yaml
 expect 1 "$mw" plan contra.yaml
 grep -q 'limits: tp' stderr.txt || fail "contradiction: no limit named"
+grep -q 'is excluded by limits: tp' stderr.txt || fail "not said which limits exclude"
+expect 1 "$mw" plan "$llama" --fix dp=16,zero=0
+sed -n 2p stderr.txt | grep -q 'fell to memory.* short$' || fail "memory binds: $(cat stderr.txt)"
+grep -q '^  zero=1 instead of 0: ' stderr.txt || fail "no nearest value"
 { scenario 8 64; echo 'limits: {framework: megatron}'; } >frame.yaml
 expect 3 "$mw" plan frame.yaml
 grep -q 'megatron-core-0.14' stderr.txt || fail "frameworks not listed"

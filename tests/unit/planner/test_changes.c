@@ -1,0 +1,258 @@
+/*
+ * What would make a wish possible, against brute force: random wishes with all
+ * sizes pinned, legal or not; every value of every size tried by hand.
+ */
+#include "planner_world.h"
+
+#include "base/rand.h"
+#include "planner/space.h"
+#include "planner/why.h"
+#include "sim/plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { N_SIZES = 5, VALUES = 64 };
+static const char *const names[N_SIZES] = {"tp", "pp", "dp", "micro_batch",
+                                           "zero"};
+
+struct wish {
+    int v[N_SIZES];
+};
+
+static int pick(uint64_t seed, uint64_t stream, int n)
+{
+    return (int)(mw_rand_u64(seed, stream, 9) % (uint64_t)n);
+}
+
+/* Memory matters where there is one stage, for layers are then not free. */
+static void random_wish(uint64_t seed, struct world *w, struct wish *out)
+{
+    static const int sizes[] = {1, 2, 4, 8, 3, 16};
+    static const int batches[] = {1, 2, 4, 3, 5, 64};
+    bool is_tight = seed % 3 == 0;
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nmodel: {preset: llama3-8b, layers: 8}\n"
+             "cluster: {system: dgx-h100, nodes: 1, gpus_per_node: 8}\n"
+             "workload: {seq: 1024, global_batch: %d}\n"
+             "limits: {memory: %s}\n",
+             seed % 5 == 4 ? 24 : 16, is_tight ? "14GiB" : "80GiB");
+    parse_world(w, text);
+    out->v[0] = sizes[pick(seed, 1, 6)];
+    out->v[1] = is_tight ? 1 : sizes[pick(seed, 2, 5)];
+    out->v[2] = seed % 2                          ? sizes[pick(seed, 3, 6)]
+                : 8 / (out->v[0] * out->v[1]) > 0 ? 8 / (out->v[0] * out->v[1])
+                                                  : 1;
+    out->v[3] = batches[pick(seed, 4, 6)];
+    out->v[4] = pick(seed, 5, 4);
+}
+
+/* Legal under all rules of a layout, inside a node, and within memory. */
+static bool is_possible(const struct world *w, const struct wish *wish)
+{
+    struct mw_layout l;
+    struct mw_plan plan;
+    struct mw_step_opts opts = {.no_breakdown = true};
+    struct mw_step_result step;
+    bool fits = false;
+
+    mw_layout_default(&l);
+    l.tp = wish->v[0];
+    l.pp = wish->v[1];
+    l.dp = wish->v[2];
+    l.micro_batch = wish->v[3];
+    l.zero = wish->v[4];
+    l.sp = l.tp > 1;
+    l.schedule = "1f1b";
+    if (l.tp > 8 ||
+        mw_layout_check(&l, &w->scenario.model, &w->scenario.workload, 8, NULL,
+                        NULL) != MW_OK ||
+        mw_plan_make(&w->scenario, &l, NULL, &plan, NULL) != MW_OK) {
+        return false;
+    }
+    if (mw_step_simulate(&w->scenario, &plan, &w->ctx, &opts, &step, NULL) ==
+        MW_OK) {
+        fits = step.fits;
+        mw_step_result_release(&step);
+    }
+    mw_plan_release(&plan);
+    return fits;
+}
+
+static void pin(const struct wish *wish, struct mw_search_opts *o)
+{
+    mw_search_opts_default(o);
+    o->tp = wish->v[0];
+    o->pp = wish->v[1];
+    o->dp = wish->v[2];
+    o->micro_batch = wish->v[3];
+    o->zero = wish->v[4];
+    o->cp = o->vpp = 1;
+    o->recompute = MW_RECOMPUTE_NONE;
+    o->schedule = "1f1b";
+    o->is_quiet = true;
+    o->top = 1;
+}
+
+/* The value of "NAME=VALUE instead of"; -1: not said below or above. */
+static int said(const struct mw_changes *c, const char *name, int asked,
+                bool is_above)
+{
+    for (int i = 0; i < c->n; i++) {
+        size_t n = strlen(name);
+        int value;
+
+        if (strncmp(c->v[i].what, name, n) == 0 && c->v[i].what[n] == '=' &&
+            sscanf(c->v[i].what + n + 1, "%d", &value) == 1 &&
+            (value > asked) == is_above) {
+            return value;
+        }
+    }
+    return -1;
+}
+
+static bool is_freed(const struct mw_changes *c, const char *name)
+{
+    char what[64];
+
+    snprintf(what, sizeof what, "%s other than asked for", name);
+    for (int i = 0; i < c->n; i++) {
+        if (strcmp(c->v[i].what, what) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The nearest possible value on one side by hand. */
+static int nearest(const struct world *w, struct wish wish, int k, int step)
+{
+    for (int v = wish.v[k] + step; v >= 0 && v <= VALUES; v += step) {
+        struct wish other = wish;
+
+        other.v[k] = v;
+        if (v >= (k == 4 ? 0 : 1) && v <= (k == 4 ? 3 : VALUES) &&
+            is_possible(w, &other)) {
+            return v;
+        }
+    }
+    return -1;
+}
+
+static void test_nearest_against_brute_force(void **state)
+{
+    (void)state;
+    int n_impossible = 0, n_helped = 0, n_joint = 0;
+
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct world w;
+        struct wish wish;
+        struct mw_search_opts opts;
+        struct mw_search_result r;
+        struct mw_changes *c = mw_calloc(1, sizeof *c);
+
+        random_wish(seed, &w, &wish);
+        pin(&wish, &opts);
+        bool can = mw_search(&w.scenario, &w.ctx, &opts, &r, NULL) == MW_OK;
+
+        mw_search_result_release(&r);
+        assert_int_equal(can, is_possible(&w, &wish));
+        if (!can) {
+            mw_changes_find(&w.scenario, &w.ctx, &opts, c);
+            n_impossible++;
+            n_joint += c->is_joint;
+        }
+        for (int k = 0; k < N_SIZES && !can; k++) {
+            if (k == 1 && seed % 3 == 0) {
+                continue; /* memory may ask for other layers a stage */
+            }
+            int below = nearest(&w, wish, k, -1),
+                above = nearest(&w, wish, k, 1);
+
+            assert_int_equal(is_freed(c, names[k]), below >= 0 || above >= 0);
+            assert_int_equal(said(c, names[k], wish.v[k], false), below);
+            assert_int_equal(said(c, names[k], wish.v[k], true), above);
+            n_helped += below >= 0 || above >= 0;
+        }
+        mw_free(c);
+        close_world(&w);
+    }
+    assert_true(n_impossible > 30 && n_helped > 20 && n_joint > 5);
+}
+
+static const struct mw_change *find(const struct mw_changes *c,
+                                    const char *text)
+{
+    for (int i = 0; i < c->n; i++) {
+        if (strstr(c->v[i].what, text)) {
+            return &c->v[i];
+        }
+    }
+    return NULL;
+}
+
+static void changes_of(const char *text, struct mw_changes *out)
+{
+    struct world w;
+    struct mw_search_opts opts;
+    struct mw_search_result r;
+
+    parse_world(&w, text);
+    mw_search_opts_default(&opts);
+    opts.is_quiet = true;
+    assert_int_equal(mw_search(&w.scenario, &w.ctx, &opts, &r, NULL), MW_ENO);
+    mw_search_result_release(&r);
+    mw_changes_find(&w.scenario, &w.ctx, &opts, out);
+    close_world(&w);
+}
+
+#define HEAD                                                                   \
+    "format: 1\nmodel: {preset: llama3-8b, layers: 8}\n"                       \
+    "cluster: {system: dgx-h100, nodes: %s}\n"                                 \
+    "workload: {seq: 1024, global_batch: %s}\nlimits: {%s}\n"
+
+/* tp 5 and pp 3 divide nothing of 16 ranks; dropping one does not help, and
+ * the micro-batch has no part in it. */
+static void test_limits_that_bind_together(void **state)
+{
+    (void)state;
+    struct mw_changes *c = mw_calloc(1, sizeof *c);
+    char text[512];
+
+    snprintf(text, sizeof text, HEAD, "2", "32",
+             "tp: [5], pp: [3], micro_batch: [1]");
+    changes_of(text, c);
+    assert_true(c->is_joint);
+    assert_int_equal(c->n, 1);
+    assert_string_equal(c->v[0].what,
+                        "without limits: tp, and without limits: pp");
+    mw_free(c);
+}
+
+/* 13 nodes of a GPU, 8 layers: 12 or 14 divide, or a batch does. */
+static void test_batches_and_nodes(void **state)
+{
+    (void)state;
+    struct mw_changes *c = mw_calloc(1, sizeof *c);
+    char text[512];
+
+    snprintf(text, sizeof text, HEAD, "13, gpus_per_node: 1", "32", "");
+    changes_of(text, c);
+    assert_non_null(find(c, "global_batch 26 instead of 32"));
+    assert_non_null(find(c, "global_batch 39 instead of 32"));
+    assert_non_null(find(c, "1 of the 13 nodes standing by"));
+    assert_non_null(find(c, "14 nodes instead of 13"));
+    mw_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nearest_against_brute_force),
+        cmocka_unit_test(test_limits_that_bind_together),
+        cmocka_unit_test(test_batches_and_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
