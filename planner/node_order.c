@@ -452,7 +452,7 @@ static void choice_init(struct choice *c, const struct mw_scenario *scenario)
     mw_arena_init(&c->arena);
     pools_init(&c->pools, &scenario->cluster, unit_nodes(c->ctx), &c->arena);
     c->n_slots = c->pools.n_slots;
-    c->n_marks = MW_ORDER_MARKS + 3 * pp;
+    c->n_marks = MW_ORDER_MARKS * pp;
     c->left = left_of(&c->pools, &c->arena);
     c->pool = mw_arena_alloc(&c->arena, (size_t)c->pools.n_whole + 2,
                              sizeof *c->pool);

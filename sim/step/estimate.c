@@ -194,6 +194,7 @@ static void fill_lanes(const struct mw_step_frame *f, struct lane *v)
 {
     const struct mw_step_price *p = &f->price;
     double crossing = -1, inside = -1;
+    bool is_uneven = mw_step_is_uneven(p); /* each pair on leaves of its own */
 
     for (int i = 0; i < f->n_devices; i++) {
         const struct mw_vstage *s = &f->vstage[i];
@@ -205,7 +206,7 @@ static void fill_lanes(const struct mw_step_frame *f, struct lane *v)
                             ? &crossing
                             : &inside;
 
-            if (*c < 0) {
+            if (*c < 0 || is_uneven) {
                 *c = mw_time_to_s(mw_step_transfer_ps(p, i, i + 1, 1));
             }
             v[i].c = *c;

@@ -104,12 +104,12 @@ enum mw_status mw_fast_held(struct mw_fast *f, const struct mw_layout *layout,
 
 /*
  * What an order of nodes (layout->nodes) decides of a layout's prices on leaves
- * of several sizes: how many share the NICs, by kind of group, by stage for
- * gradients, by pair of neighbouring stages. An order of which no mark is
- * larger than another's is not slower. out has room for MW_ORDER_MARKS + 3 pp;
- * returns how many were written, the same for all orders of a layout.
+ * of several sizes: how many share the NICs, by kind of group and stage, and by
+ * pair of neighbouring stages. An order of which no mark is larger than
+ * another's is not slower. out has room for MW_ORDER_MARKS pp; returns how many
+ * were written, the same for all orders of a layout.
  */
-enum { MW_ORDER_MARKS = 7 };
+enum { MW_ORDER_MARKS = 9 };
 size_t mw_fast_order_marks(const struct mw_scenario *scenario,
                            const struct mw_cost_ctx *ctx,
                            const struct mw_layout *layout, int *out);

@@ -144,14 +144,44 @@ static struct device device_times(const struct mw_fast *f,
     return out;
 }
 
+static double sum_ps(const struct mw_tail *tail)
+{
+    return (double)(tail->reduce_ps + tail->embedding_ps + tail->shared_ps +
+                    tail->optimizer_ps + tail->offload_ps + tail->gather_ps);
+}
+
 static double tail_ps(const struct mw_step_price *p, int d,
                       const int n_units[MW_UNIT_COUNT])
 {
     struct mw_tail tail;
 
     mw_tail_of(p, d, n_units, mw_step_holds(&p->holders, d), &tail);
-    return (double)(tail.reduce_ps + tail.embedding_ps + tail.shared_ps +
-                    tail.optimizer_ps + tail.offload_ps + tail.gather_ps);
+    return sum_ps(&tail);
+}
+
+/* Each stage by its own groups, its tail into the frame's. */
+static void sum_by_stage(struct mw_fast *f, const struct mw_step_price *p,
+                         const struct mw_fast_shape *shape,
+                         const struct mw_layout *layout)
+{
+    size_t n = (size_t)shape->n_stages;
+    int *device_of = mw_calloc(n * (size_t)layout->vpp, sizeof *device_of);
+    int(*units)[MW_UNIT_COUNT] = mw_calloc(n, sizeof *units);
+    bool *twins = mw_calloc(n, sizeof *twins);
+
+    for (int d = 0; d < shape->n_stages; d++) {
+        for (int c = 0; c < shape->n_chunks; c++) {
+            device_of[shape->virtual_stage[d * shape->n_chunks + c]] = d;
+        }
+        device_units(f, shape, d, units[d]);
+        twins[d] = mw_step_holds(&p->holders, d);
+    }
+    mw_fast_sum_by_stage(f, layout, device_of,
+                         (const int(*)[MW_UNIT_COUNT])units, twins,
+                         f->frame.tail);
+    mw_free(device_of);
+    mw_free(units);
+    mw_free(twins);
 }
 
 static void prefix_sums(const struct mw_fast *f, int n, bool early,
@@ -185,8 +215,10 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
             device_times(f, shape, d, before, before + n, m, early);
 
         device_units(f, shape, d, units);
-        if (mw_step_is_uneven(p) ||
-            memcmp(units, last_units, sizeof units) != 0) {
+        if (mw_fast_has_stages(p)) {
+            tail = sum_ps(&f->frame.tail[d]);
+        } else if (mw_step_is_uneven(p) ||
+                   memcmp(units, last_units, sizeof units) != 0) {
             tail = tail_ps(p, d, units);
             memcpy(last_units, units, sizeof units);
         }
@@ -262,6 +294,9 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
     out->least_bytes = peak_bytes(f, p, shape, NULL);
     if (out->least_bytes > limit_bytes) {
         return MW_OK;
+    }
+    if (mw_fast_has_stages(p)) {
+        sum_by_stage(f, p, shape, layout);
     }
     bound_time(f, p, shape, out);
     return MW_OK;

@@ -7,6 +7,29 @@
 
 #include <math.h>
 
+/* Each stage by its own groups. */
+static void fill_by_stage(struct mw_fast *f, const struct mw_layout *layout,
+                          const int *layers)
+{
+    struct mw_step_frame *frame = &f->frame;
+    int *device_of = mw_calloc((size_t)frame->n_virtual, sizeof *device_of);
+    bool *is_twin = mw_calloc((size_t)frame->n_devices, sizeof *is_twin);
+
+    mw_fast_fill_stages(f, &frame->price, layers, false);
+    mw_step_frame_devices(frame, false);
+    for (int k = 0; k < frame->n_virtual; k++) {
+        device_of[k] = k % frame->n_devices;
+    }
+    for (int d = 0; d < frame->n_devices; d++) {
+        is_twin[d] = mw_step_frame_is_twin(frame, d);
+    }
+    mw_fast_sum_by_stage(f, layout, device_of,
+                         (const int(*)[MW_UNIT_COUNT])frame->units, is_twin,
+                         frame->tail);
+    mw_free(device_of);
+    mw_free(is_twin);
+}
+
 /* MW_OK with a time that is not a number: only the list tells. */
 static enum mw_status in_closed_form(struct mw_fast *f,
                                      const struct mw_layout *layout,
@@ -17,10 +40,16 @@ static enum mw_status in_closed_form(struct mw_fast *f,
     enum mw_plain plain = mw_plain_of(layout, m);
     struct mw_step_frame *frame = &f->frame;
 
-    mw_fast_fill_stages(f, mw_fast_price_of(f, layout), layers, true);
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+
     frame->n_devices = layout->pp;
     frame->n_virtual = layout->pp * layout->vpp;
-    mw_step_frame_devices(frame, true);
+    if (mw_fast_has_stages(p)) {
+        fill_by_stage(f, layout, layers);
+    } else {
+        mw_fast_fill_stages(f, p, layers, true);
+        mw_step_frame_devices(frame, true);
+    }
     enum mw_status status = mw_step_frame_check(frame, err);
 
     if (status == MW_OK) {

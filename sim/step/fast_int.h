@@ -78,8 +78,8 @@ struct mw_fast {
     struct mw_step_frame frame;
     int room_virtual;
     double *before; /* scratch of the bound: two numbers a virtual stage */
-    struct mw_layout layout; /* that frame.price.layout points to */
-    bool has_price;
+    struct mw_layout layout;     /* that frame.price.layout points to */
+    bool has_price, is_staged;   /* it is of one stage's groups */
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
     struct mw_unit_store units;
@@ -98,6 +98,19 @@ struct mw_fast {
 /* Sets f->price for the layout; valid until the next call. */
 const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
                                              const struct mw_layout *layout);
+/* The same layout under other groups, one stage's; until the next call of
+ * either. Are there such, where groups differ from stage to stage? */
+const struct mw_step_price *
+mw_fast_price_under(struct mw_fast *f, const struct mw_step_groups *groups);
+bool mw_fast_has_stages(const struct mw_step_price *p);
+/* fast_stages.c: sums the virtual stages of every device, which have their
+ * units, under its own price, and its tail from the device's units.
+ * device_of[k] of virtual stage k. Leaves f's price that of mw_fast_price_of.
+ */
+void mw_fast_sum_by_stage(struct mw_fast *f, const struct mw_layout *layout,
+                          const int *device_of,
+                          const int (*units)[MW_UNIT_COUNT],
+                          const bool *is_twin, struct mw_tail *tail);
 /* fast_bound.c: units and times of every virtual stage under the last price. */
 void mw_fast_fill_stages(struct mw_fast *f, const struct mw_step_price *p,
                          const int *layers, bool with_time);

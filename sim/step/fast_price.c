@@ -181,6 +181,9 @@ static struct mw_fast_price *add_price(struct mw_fast *f,
     }
     mw_step_price_begin_under(&whole, f->scenario, &f->layout, f->ctx,
                               &f->frame.price.router);
+    const struct mw_step_groups groups = mw_step_groups_of(&f->frame.price);
+
+    mw_step_use_groups(&whole, &groups);
     mw_step_price_units(&whole, NULL);
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         if (!is_all_zero(&whole.cost[unit], sizeof whole.cost[unit]) ||
@@ -227,12 +230,41 @@ static void recall(struct mw_fast *f, const struct mw_fast_price *known)
     f->last = known;
 }
 
+/* What the price's groups and f->layout make of units. */
+static const struct mw_step_price *look_up(struct mw_fast *f)
+{
+    struct mw_fast_key key;
+
+    set_key(f, &f->layout, &key);
+    /* Layouts come in runs that differ in what prices do not depend on. */
+    if (f->last != NULL && memcmp(&f->last->key, &key, sizeof key) == 0) {
+        return &f->frame.price;
+    }
+    const struct mw_fast_price *known = *find_slot(f, &key);
+
+    recall(f, known != NULL ? known : add_price(f, &key));
+    return &f->frame.price;
+}
+
+const struct mw_step_price *
+mw_fast_price_under(struct mw_fast *f, const struct mw_step_groups *groups)
+{
+    mw_step_use_groups(&f->frame.price, groups);
+    f->is_staged = true;
+    return look_up(f);
+}
+
+bool mw_fast_has_stages(const struct mw_step_price *p)
+{
+    return p->layout->pp > 1 && p->n_copies == 1 && mw_step_is_uneven(p);
+}
+
 const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
                                              const struct mw_layout *layout)
 {
-    bool is_placed = f->has_price && same_place(&f->layout, layout);
+    bool is_placed =
+        f->has_price && !f->is_staged && same_place(&f->layout, layout);
     const struct mw_router_load load = mw_fast_router_load(f, layout);
-    struct mw_fast_key key;
 
     f->layout = *layout;
     if (!f->has_price) {
@@ -247,15 +279,8 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     f->frame.price.has_tied_copy = mw_step_copies_tied(f->scenario, layout);
     f->frame.price.router = load;
     f->frame.price.n_kinds = mw_step_unit_kinds(&f->frame.price);
-    set_key(f, layout, &key);
-    /* Layouts come in runs that differ in what prices do not depend on. */
-    if (f->last != NULL && memcmp(&f->last->key, &key, sizeof key) == 0) {
-        return &f->frame.price;
-    }
-    const struct mw_fast_price *known = *find_slot(f, &key);
-
-    recall(f, known != NULL ? known : add_price(f, &key));
-    return &f->frame.price;
+    f->is_staged = false;
+    return look_up(f);
 }
 
 static double unit_s(const struct mw_step_price *p, enum mw_step_unit unit)

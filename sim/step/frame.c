@@ -6,9 +6,70 @@
 
 #include <string.h>
 
-/* Stages of the same units are summed once. */
+/* ---- stages on leaves of several sizes -------------------------------------
+ */
+/* A price whose groups are a stage's. */
+static struct mw_step_price *price_under(struct mw_step_frame *f,
+                                         const struct mw_step_groups *g)
+{
+    struct mw_step_groups own = mw_step_groups_of(&f->price);
+    struct mw_step_price *p;
+
+    if (memcmp(&own, g, sizeof own) == 0) {
+        return &f->price;
+    }
+    p = mw_arena_alloc(&f->arena, 1, sizeof *p);
+    *p = f->price;
+    memset(p->cost, 0, sizeof p->cost);
+    p->fetch_s = p->flush_s = 0;
+    if (p->wires != NULL) {
+        p->wires = mw_arena_alloc(&f->arena, 1, sizeof *p->wires);
+        memset(p->wires, 0, sizeof *p->wires);
+    }
+    mw_step_use_groups(p, g);
+    mw_step_price_units(p, NULL);
+    return p;
+}
+
+/* Two routes hold a stage on two devices: there all stages wait for the
+ * slowest. */
+static void price_stages(struct mw_step_frame *f)
+{
+    const struct mw_layout *layout = f->price.layout;
+    size_t n = (size_t)f->n_devices;
+
+    f->stage = NULL;
+    if (n == 1 || f->price.n_copies > 1 || !mw_step_is_uneven(&f->price)) {
+        return;
+    }
+    struct mw_step_groups *of = mw_arena_alloc(&f->arena, n, sizeof *of);
+
+    f->stage = mw_arena_alloc(&f->arena, n, sizeof *f->stage);
+    mw_step_stage_groups(&f->price, layout, of);
+    for (size_t d = 0; d < n; d++) {
+        f->stage[d] = NULL;
+        for (size_t e = 0; e < d && f->stage[d] == NULL; e++) {
+            f->stage[d] =
+                memcmp(&of[e], &of[d], sizeof *of) == 0 ? f->stage[e] : NULL;
+        }
+        if (f->stage[d] == NULL) {
+            f->stage[d] = price_under(f, &of[d]);
+        }
+    }
+}
+
+/* Device of a virtual stage on the first route. */
+static int device_of(const struct mw_step_frame *f, const struct mw_schedule *s,
+                     int k)
+{
+    return s != NULL ? s->device[k] : k % f->n_devices;
+}
+
+/* ---- sums ------------------------------------------------------------------
+ */
+/* Stages of the same units under the same price are summed once. */
 static void sum_stages(struct mw_step_frame *f, const int *layers,
-                       bool with_time)
+                       const struct mw_schedule *schedule, bool with_time)
 {
     int first = 0;
 
@@ -18,12 +79,14 @@ static void sum_stages(struct mw_step_frame *f, const int *layers,
         mw_vstage_count(&f->price, k, f->n_virtual, first, layers[k],
                         v->n_units);
         v->first = first;
+        v->price = mw_step_frame_price(f, device_of(f, schedule, k));
         first += layers[k];
         if (with_time && k > 0 && mw_fsdp_is_alike(&f->price) &&
+            v->price == v[-1].price &&
             memcmp(v->n_units, v[-1].n_units, sizeof v->n_units) == 0) {
             *v = v[-1];
         } else if (with_time) {
-            mw_vstage_sum(&f->price, v);
+            mw_vstage_sum(v->price, v);
         }
     }
 }
@@ -64,6 +127,9 @@ static void find_holders(struct mw_step_frame *f, const struct mw_schedule *s)
     }
     f->price.holders =
         mw_step_holders(&f->price, &ends, s != NULL ? s->n_routes : 1);
+    for (int d = 0; f->stage != NULL && d < f->n_devices; d++) {
+        f->stage[d]->holders = f->price.holders;
+    }
 }
 
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
@@ -74,10 +140,10 @@ bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d)
 /* Of devices in a row with the same units, one, where none has a twin. */
 static void make_tails(struct mw_step_frame *f)
 {
-    const struct mw_step_price *p = &f->price;
     bool was_twin = false;
 
     for (int d = 0; d < f->n_devices; d++) {
+        const struct mw_step_price *p = mw_step_frame_price(f, d);
         bool is_twin = mw_step_frame_is_twin(f, d);
 
         if (d > 0 && !is_twin && !was_twin && p->n_copies == 1 &&
@@ -125,10 +191,12 @@ void mw_step_frame_init(struct mw_step_frame *f,
         memset(&f->wires, 0, sizeof f->wires);
         f->price.wires = &f->wires;
     }
+    f->stage = NULL;
     if (with_time) {
         mw_step_price_units(&f->price, explain);
+        price_stages(f);
     }
-    sum_stages(f, layers, with_time);
+    sum_stages(f, layers, schedule, with_time);
     if (schedule == NULL) {
         mw_step_frame_devices(f, with_time);
         return;

@@ -153,7 +153,8 @@ mw_time mw_walk_transfer_ps(struct walk *w, int from, int to, int n_states)
             mw_wires_transfer_part(&w->frame->price, from, to, n_states,
                                    w->transfer_part[at]);
         }
-        *known = mw_step_transfer_ps(&w->frame->price, from, to, n_states);
+        *known = mw_step_transfer_ps(mw_step_frame_price(w->frame, to), from,
+                                     to, n_states);
     }
     return *known / w->s->n_parts;
 }

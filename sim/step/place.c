@@ -2,26 +2,25 @@
  * How the communicators of a layout lie on the machine: on nodes (or domains of
  * the scale-up links), and where leaf switches carry less than their NICs, on
  * leaves, which counts as more groups that share a node's NICs (leaf.h). On
- * leaves of several sizes a pass waits for the slowest group of any stage; what
- * is reduced after the last pass, and what one stage sends to another, are
- * those of their stages.
+ * leaves of several sizes the groups of each stage are its own: a pass waits
+ * for the slowest of its stage, and so does what is reduced after the last
+ * pass. Where two routes hold a stage on two devices, for the slowest of any
+ * stage.
  */
 #include "sim/cost/leaf.h"
 #include "sim/step/fast.h"
 #include "sim/step/step_int.h"
 
 #include <math.h>
+#include <stddef.h>
 
 /* All communicators of a layout on units of so many ranks. */
-struct places {
-    struct mw_group dim[MW_DIM_COUNT], cp_inner, grad, expert, replica;
-};
-
-static struct places places_on(const struct mw_layout *l, int per_unit)
+static struct mw_step_groups places_on(const struct mw_layout *l, int per_unit)
 {
-    struct places at = {.grad = mw_cost_shard_group(l, false, per_unit),
-                        .expert = mw_cost_shard_group(l, true, per_unit),
-                        .replica = mw_cost_replica_group(l, per_unit)};
+    struct mw_step_groups at = {.grad = mw_cost_shard_group(l, false, per_unit),
+                                .expert =
+                                    mw_cost_shard_group(l, true, per_unit),
+                                .replica = mw_cost_replica_group(l, per_unit)};
 
     for (int d = 0; d < MW_DIM_COUNT; d++) {
         at.dim[d] = mw_cost_group(l, (enum mw_dim)d, per_unit);
@@ -58,39 +57,107 @@ static void uneven_parts(const struct mw_leaf_view *v, enum mw_leaf_kind kind,
     mw_leaf_uneven_parts(v, kind, g, is_all_to_all, out);
 }
 
-/* As the stage's groups are, or the slowest stage's (-1). */
+/* As the stage's groups are. */
 static void narrow_uneven(const struct mw_leaf_view *v, enum mw_leaf_kind kind,
                           int stage, struct mw_group *g)
 {
-    int pp = v->layout->pp;
-    double *part = mw_calloc((size_t)pp, sizeof *part), least = 1;
+    double *part = mw_calloc((size_t)v->layout->pp, sizeof *part);
 
     uneven_parts(v, kind, g, part);
-    for (int k = 0; k < pp; k++) {
-        least = stage < 0 || k == stage ? fmin(least, part[k]) : least;
-    }
-    g->nic_sharers = mw_leaf_sharers(g->nic_sharers, least);
+    g->nic_sharers = mw_leaf_sharers(g->nic_sharers, part[stage]);
     mw_free(part);
 }
 
-static void narrow_all_uneven(const struct mw_leaf_view *v, struct places *at)
-{
-    static const struct {
-        enum mw_dim dim;
-        enum mw_leaf_kind kind;
-    } dims[] = {{MW_DIM_TP, MW_LEAF_TP},
-                {MW_DIM_CP, MW_LEAF_CP},
-                {MW_DIM_DP, MW_LEAF_DP},
-                {MW_DIM_ETP, MW_LEAF_ETP},
-                {MW_DIM_EP, MW_LEAF_EP}};
+/* ---- each stage's own groups -----------------------------------------------
+ */
+static const struct {
+    enum mw_leaf_kind kind;
+    size_t offset;
+} kinds[] = {{MW_LEAF_TP, offsetof(struct mw_step_groups, dim[MW_DIM_TP])},
+             {MW_LEAF_CP, offsetof(struct mw_step_groups, dim[MW_DIM_CP])},
+             {MW_LEAF_DP, offsetof(struct mw_step_groups, dim[MW_DIM_DP])},
+             {MW_LEAF_ETP, offsetof(struct mw_step_groups, dim[MW_DIM_ETP])},
+             {MW_LEAF_EP, offsetof(struct mw_step_groups, dim[MW_DIM_EP])},
+             {MW_LEAF_CP_INNER, offsetof(struct mw_step_groups, cp_inner)},
+             {MW_LEAF_GRAD, offsetof(struct mw_step_groups, grad)},
+             {MW_LEAF_EXPERT, offsetof(struct mw_step_groups, expert)},
+             {MW_LEAF_REPLICA, offsetof(struct mw_step_groups, replica)}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
-        narrow_uneven(v, dims[i].kind, -1, &at->dim[dims[i].dim]);
+static struct mw_group *group_at(struct mw_step_groups *at, int i)
+{
+    return (struct mw_group *)((char *)at + kinds[i].offset);
+}
+
+void mw_step_stage_groups(const struct mw_step_price *p,
+                          const struct mw_layout *layout,
+                          struct mw_step_groups *out)
+{
+    struct mw_leaf_view v = view_of(p, layout);
+    struct mw_step_groups at = places_on(layout, p->ctx->domain_gpus);
+    double *part = mw_calloc((size_t)layout->pp, sizeof *part);
+
+    for (int k = 0; k < layout->pp; k++) {
+        out[k] = at;
     }
-    narrow_uneven(v, MW_LEAF_CP_INNER, -1, &at->cp_inner);
-    narrow_uneven(v, MW_LEAF_GRAD, -1, &at->grad);
-    narrow_uneven(v, MW_LEAF_EXPERT, -1, &at->expert);
-    narrow_uneven(v, MW_LEAF_REPLICA, -1, &at->replica);
+    for (int i = 0; i < N_KINDS; i++) {
+        const struct mw_group *whole = group_at(&at, i);
+
+        uneven_parts(&v, kinds[i].kind, whole, part);
+        for (int k = 0; k < layout->pp; k++) {
+            group_at(&out[k], i)->nic_sharers =
+                mw_leaf_sharers(whole->nic_sharers, part[k]);
+        }
+    }
+    mw_free(part);
+}
+
+/* Of each kind the slowest of any stage. */
+static struct mw_step_groups slowest_groups(const struct mw_step_price *p,
+                                            const struct mw_layout *layout)
+{
+    size_t pp = (size_t)layout->pp;
+    struct mw_step_groups *of = mw_calloc(pp, sizeof *of);
+
+    mw_step_stage_groups(p, layout, of);
+    struct mw_step_groups most = of[0];
+
+    for (size_t k = 1; k < pp; k++) {
+        for (int i = 0; i < N_KINDS; i++) {
+            struct mw_group *g = group_at(&most, i);
+            int sharers = group_at(&of[k], i)->nic_sharers;
+
+            g->nic_sharers =
+                sharers > g->nic_sharers ? sharers : g->nic_sharers;
+        }
+    }
+    mw_free(of);
+    return most;
+}
+
+void mw_step_use_groups(struct mw_step_price *p,
+                        const struct mw_step_groups *groups)
+{
+    for (int d = 0; d < MW_DIM_COUNT; d++) {
+        p->group[d] = groups->dim[d];
+    }
+    p->cp_inner_group = groups->cp_inner;
+    p->grad_group = groups->grad;
+    p->expert_group = groups->expert;
+    p->replica_group = groups->replica;
+}
+
+struct mw_step_groups mw_step_groups_of(const struct mw_step_price *p)
+{
+    struct mw_step_groups g = {.cp_inner = p->cp_inner_group,
+                               .grad = p->grad_group,
+                               .expert = p->expert_group,
+                               .replica = p->replica_group};
+
+    for (int d = 0; d < MW_DIM_COUNT; d++) {
+        g.dim[d] = p->group[d];
+    }
+    return g;
 }
 
 bool mw_step_is_uneven(const struct mw_step_price *p)
@@ -117,14 +184,12 @@ void mw_step_place_groups(struct mw_step_price *p,
                           const struct mw_layout *layout)
 {
     const struct mw_cluster *c = &p->scenario->cluster;
-    struct places at = places_on(layout, p->ctx->domain_gpus);
+    struct mw_step_groups at = places_on(layout, p->ctx->domain_gpus);
 
     if (mw_leaf_is_uneven(c, layout)) {
-        struct mw_leaf_view v = view_of(p, layout);
-
-        narrow_all_uneven(&v, &at);
+        at = slowest_groups(p, layout);
     } else if (mw_leaf_matters(c)) {
-        struct places leaf =
+        struct mw_step_groups leaf =
             places_on(layout, mw_leaf_even_of(c).nodes * p->ctx->gpus_per_node);
 
         for (int d = 0; d < MW_DIM_COUNT; d++) {
@@ -138,13 +203,7 @@ void mw_step_place_groups(struct mw_step_price *p,
         narrow(c, &leaf.expert, false, &at.expert);
         narrow(c, &leaf.replica, false, &at.replica);
     }
-    for (int d = 0; d < MW_DIM_COUNT; d++) {
-        p->group[d] = at.dim[d];
-    }
-    p->cp_inner_group = at.cp_inner;
-    p->grad_group = at.grad;
-    p->expert_group = at.expert;
-    p->replica_group = at.replica;
+    mw_step_use_groups(p, &at);
     mw_step_place_numbers(p, layout);
 }
 
@@ -176,26 +235,19 @@ struct mw_group mw_step_pair(const struct mw_step_price *p, int from, int to)
 
 /* ---- what an order of nodes decides ----------------------------------------
  */
-/* Sharers of the slowest stage, or of each. */
+/* Sharers of each stage's groups. */
 static size_t mark(const struct mw_leaf_view *v, enum mw_leaf_kind kind,
-                   const struct mw_group *g, bool by_stage, int *out)
+                   const struct mw_group *g, int *out)
 {
     int pp = v->layout->pp;
     double *part = mw_calloc((size_t)pp, sizeof *part);
 
     uneven_parts(v, kind, g, part);
-    out[0] = 0;
     for (int k = 0; k < pp; k++) {
-        int sharers = mw_leaf_sharers(g->nic_sharers, part[k]);
-
-        if (by_stage) {
-            out[k] = sharers;
-        } else {
-            out[0] = sharers > out[0] ? sharers : out[0];
-        }
+        out[k] = mw_leaf_sharers(g->nic_sharers, part[k]);
     }
     mw_free(part);
-    return by_stage ? (size_t)pp : 1;
+    return (size_t)pp;
 }
 
 size_t mw_fast_order_marks(const struct mw_scenario *scenario,
@@ -204,18 +256,18 @@ size_t mw_fast_order_marks(const struct mw_scenario *scenario,
 {
     const struct mw_leaf_view v = {&scenario->cluster, layout,
                                    ctx->gpus_per_node, ctx->domain_gpus};
-    const struct places at = places_on(layout, ctx->domain_gpus);
+    const struct mw_step_groups at = places_on(layout, ctx->domain_gpus);
     int sharers = mw_cost_pp_sharers(layout, ctx->domain_gpus);
     size_t n = 0;
 
-    n += mark(&v, MW_LEAF_TP, &at.dim[MW_DIM_TP], false, out + n);
-    n += mark(&v, MW_LEAF_CP, &at.dim[MW_DIM_CP], false, out + n);
-    n += mark(&v, MW_LEAF_CP_INNER, &at.cp_inner, false, out + n);
-    n += mark(&v, MW_LEAF_EP, &at.dim[MW_DIM_EP], false, out + n);
-    n += mark(&v, MW_LEAF_ETP, &at.dim[MW_DIM_ETP], false, out + n);
-    n += mark(&v, MW_LEAF_REPLICA, &at.replica, false, out + n);
-    n += mark(&v, MW_LEAF_GRAD, &at.grad, true, out + n);
-    n += mark(&v, MW_LEAF_EXPERT, &at.expert, true, out + n);
+    n += mark(&v, MW_LEAF_TP, &at.dim[MW_DIM_TP], out + n);
+    n += mark(&v, MW_LEAF_CP, &at.dim[MW_DIM_CP], out + n);
+    n += mark(&v, MW_LEAF_CP_INNER, &at.cp_inner, out + n);
+    n += mark(&v, MW_LEAF_EP, &at.dim[MW_DIM_EP], out + n);
+    n += mark(&v, MW_LEAF_ETP, &at.dim[MW_DIM_ETP], out + n);
+    n += mark(&v, MW_LEAF_REPLICA, &at.replica, out + n);
+    n += mark(&v, MW_LEAF_GRAD, &at.grad, out + n);
+    n += mark(&v, MW_LEAF_EXPERT, &at.expert, out + n);
     for (int k = 0; k < layout->pp && layout->pp > 1; k++) {
         double part = mw_leaf_uneven_stage_part(&v, k, (k + 1) % layout->pp);
 

@@ -33,14 +33,15 @@ struct busy {
     double units_s, passes_s;
 };
 
-static double unit_s(const struct tree *t, int unit)
+static double unit_s(const struct tree *t, int d, int unit)
 {
+    const struct mw_step_price *p = mw_step_frame_price(t->f, d);
     int n_phases = t->s->is_forward_only ? 1 : MW_PHASE_COUNT;
     double sum = 0;
 
     for (int phase = 0; phase < n_phases; phase++) {
         for (int lane = 0; lane < MW_LANE_HOST; lane++) {
-            sum += t->f->price.cost[unit].phase[phase].s[lane];
+            sum += p->cost[unit].phase[phase].s[lane];
         }
     }
     return sum;
@@ -57,7 +58,7 @@ static struct busy busy_of(const struct tree *t, int d)
     struct busy sum = {0, 0};
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-        sum.units_s += t->m * t->f->units[d][unit] * unit_s(t, unit);
+        sum.units_s += t->m * t->f->units[d][unit] * unit_s(t, d, unit);
     }
     for (int c = 0; c < t->s->n_chunks; c++) {
         const struct mw_vstage *v =
@@ -90,21 +91,23 @@ static void add_units(const struct tree *t, int d, int last,
 {
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         const struct mw_explain *of = t->detail[unit];
+        bool is_own = mw_step_frame_price(t->f, d) != &t->f->price;
         bool is_here = t->shown_in[unit] >= d && t->shown_in[unit] <= last;
 
         if (t->f->units[d][unit] == 0 || of == NULL) {
             continue;
         }
         struct mw_explain *node = mw_explain_child(
-            stage, of->name, unit_s(t, unit),
-            is_here ? of->formula
-                    : mw_arena_printf(stage->arena, "as in stage %d",
-                                      t->shown_in[unit]),
+            stage, of->name, unit_s(t, d, unit),
+            is_own    ? "its groups under leaves of their own"
+            : is_here ? of->formula
+                      : mw_arena_printf(stage->arena, "as in stage %d",
+                                        t->shown_in[unit]),
             NULL);
 
         node->count = t->m * t->f->units[d][unit];
-        node->first_child = is_here ? of->first_child : NULL;
-        node->last_child = is_here ? of->last_child : NULL;
+        node->first_child = is_here && !is_own ? of->first_child : NULL;
+        node->last_child = is_here && !is_own ? of->last_child : NULL;
     }
 }
 
@@ -211,7 +214,7 @@ static void add_update(const struct mw_step_frame *f, const struct mw_tail *t,
 static void add_tail(const struct mw_step_frame *f, int d,
                      struct mw_explain *stage)
 {
-    const struct mw_step_price *p = &f->price;
+    const struct mw_step_price *p = mw_step_frame_price(f, d);
     const struct mw_tail *t = &f->tail[d];
 
     if (t->embedding_ps > 0) {
@@ -246,6 +249,7 @@ static int last_alike(const struct tree *t, int d)
     int e = d;
 
     while (e + 1 < f->n_devices &&
+           mw_step_frame_price(f, d) == mw_step_frame_price(f, e + 1) &&
            memcmp(f->units[d], f->units[e + 1], sizeof f->units[d]) == 0 &&
            d_s >= tail_s(&f->tail[e + 1]) && d_s <= tail_s(&f->tail[e + 1])) {
         e++;
@@ -307,7 +311,14 @@ static void add_stage(const struct tree *t, int d, int last)
         "filling and draining, transfers, other stages, shared wires", NULL);
 }
 
-/* The busiest stage shows a unit, else the first that has it. */
+/* Can a stage show a unit's operators, which are those of the frame's price? */
+static bool shows(const struct tree *t, int d, int unit)
+{
+    return t->f->units[d][unit] > 0 &&
+           mw_step_frame_price(t->f, d) == &t->f->price;
+}
+
+/* The busiest stage shows a unit, else the first that can. */
 static void find_shown(struct tree *t)
 {
     int best = busiest(t);
@@ -315,10 +326,10 @@ static void find_shown(struct tree *t)
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
         int d = 0;
 
-        while (d + 1 < t->f->n_devices && t->f->units[d][unit] == 0) {
+        while (d + 1 < t->f->n_devices && !shows(t, d, unit)) {
             d++;
         }
-        t->shown_in[unit] = t->f->units[best][unit] > 0 ? best : d;
+        t->shown_in[unit] = shows(t, best, unit) ? best : d;
     }
 }
 

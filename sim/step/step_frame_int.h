@@ -18,6 +18,9 @@ struct mw_step_frame {
     struct mw_tail *tail;        /* [n_devices] */
     int (*units)[MW_UNIT_COUNT]; /* [n_devices] */
     struct mw_step_wires wires;  /* with a schedule, on a GPU */
+    /* [n_devices] Where groups of one kind differ from stage to stage: what
+     * each has priced by its own, alike ones once. NULL: all as `price`. */
+    struct mw_step_price **stage;
 };
 /* schedule NULL: virtual stage k on device k mod p. */
 void mw_step_frame_init(struct mw_step_frame *f,
@@ -32,6 +35,12 @@ void mw_step_frame_devices(struct mw_step_frame *f, bool with_time);
 /* MW_EINPUT when a term of the step is beyond MW_STEP_TERM_MAX_S. */
 enum mw_status mw_step_frame_check(const struct mw_step_frame *f,
                                    struct mw_err *err);
+/* The price under which device d's passes and tail are. */
+static inline const struct mw_step_price *
+mw_step_frame_price(const struct mw_step_frame *f, int d)
+{
+    return f->stage != NULL ? f->stage[d] : &f->price;
+}
 /* Is device d one of several that hold the embedding's matrix? */
 bool mw_step_frame_is_twin(const struct mw_step_frame *f, int d);
 void mw_step_frame_release(struct mw_step_frame *f);
@@ -63,9 +72,8 @@ void mw_wires_tail(const struct mw_step_price *p, int device,
                    const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
                    struct mw_tail *tail);
 /* Part of each wire that a lane of a stage's phase takes. */
-void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
-                   enum mw_phase phase, enum mw_lane lane,
-                   double out[MW_WIRE_KINDS]);
+void mw_wires_part(const struct mw_vstage *v, enum mw_phase phase,
+                   enum mw_lane lane, double out[MW_WIRE_KINDS]);
 /* The same of a transfer between two devices, and of a collective. */
 void mw_wires_transfer_part(const struct mw_step_price *p, int from, int to,
                             int n_states, double out[MW_WIRE_KINDS]);

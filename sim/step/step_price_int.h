@@ -174,11 +174,25 @@ void mw_step_price_begin_under(struct mw_step_price *p,
                                const struct mw_layout *layout,
                                const struct mw_cost_ctx *ctx,
                                const struct mw_router_load *load);
-/* place.c: how the communicators of a layout lie on nodes and leaves; and the
+/* place.c: how the communicators of a layout lie on nodes and leaves (on leaves
+ * of several sizes the slowest of any stage); and the
  * ranks at the same place of two stages, with all those of a stage that share
  * the node's NICs (and leaf's links) when each sends to its own. */
 void mw_step_place_groups(struct mw_step_price *p,
                           const struct mw_layout *layout);
+/* All communicators of the ranks of a stage. */
+struct mw_step_groups {
+    struct mw_group dim[MW_DIM_COUNT], cp_inner, grad, expert, replica;
+};
+/* On leaves of several sizes, those of each stage: out[pp]. */
+void mw_step_stage_groups(const struct mw_step_price *p,
+                          const struct mw_layout *layout,
+                          struct mw_step_groups *out);
+/* Lets the price, or another, have these groups; units are then to be priced.
+ */
+void mw_step_use_groups(struct mw_step_price *p,
+                        const struct mw_step_groups *groups);
+struct mw_step_groups mw_step_groups_of(const struct mw_step_price *p);
 /* Do groups of one kind differ on the leaves? */
 bool mw_step_is_uneven(const struct mw_step_price *p);
 /* Ranks of pipeline device d that share a gradient, dense or of experts:

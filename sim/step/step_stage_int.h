@@ -16,8 +16,9 @@ struct mw_vstage {
     mw_time ps[MW_PHASE_COUNT][MW_LANE_COUNT];
     double bytes[MW_PHASE_COUNT][MW_LANE_COUNT];
     double flops[MW_PHASE_COUNT];
-    mw_time f_ps, b_ps, w_ps; /* passes: b holds the recomputation */
-    int first;                /* its first layer */
+    mw_time f_ps, b_ps, w_ps;          /* passes: b holds the recomputation */
+    int first;                         /* its first layer */
+    const struct mw_step_price *price; /* of its device; of a frame alone */
     /* Under mw_layout_wraps, of a forward and a backward pass: seconds of
      * gathers and scatters beyond the work, and the part of all that they are.
      */

@@ -182,27 +182,26 @@ void mw_wires_tail(const struct mw_step_price *p, int device,
     }
 }
 
-static double full_s_of(const struct mw_step_frame *f,
-                        const struct mw_vstage *v, enum mw_phase phase,
+static double full_s_of(const struct mw_vstage *v, enum mw_phase phase,
                         enum mw_lane lane, int kind)
 {
     double sum = 0;
 
     for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
-        sum += v->n_units[unit] * f->wires.s[unit][phase][lane][kind];
+        sum += v->n_units[unit] * v->price->wires->s[unit][phase][lane][kind];
     }
     return sum;
 }
 
 /* Gathers and scatters of units of layers stand whole in the DP lane: the part
  * that the stage's work hides goes to its compute. */
-static double moved_s(const struct mw_step_frame *f, const struct mw_vstage *v,
-                      enum mw_phase phase, enum mw_lane lane, int kind)
+static double moved_s(const struct mw_vstage *v, enum mw_phase phase,
+                      enum mw_lane lane, int kind)
 {
     bool is_back = phase != MW_PHASE_F;
     enum mw_phase last = is_back ? MW_PHASE_W : MW_PHASE_F;
     double hidden_s =
-        (1 - v->wrap_part[is_back]) * full_s_of(f, v, last, MW_LANE_DP, kind);
+        (1 - v->wrap_part[is_back]) * full_s_of(v, last, MW_LANE_DP, kind);
     mw_time all_ps = 0;
 
     if (lane == MW_LANE_DP) {
@@ -217,16 +216,15 @@ static double moved_s(const struct mw_step_frame *f, const struct mw_vstage *v,
                : 0;
 }
 
-void mw_wires_part(const struct mw_step_frame *f, const struct mw_vstage *v,
-                   enum mw_phase phase, enum mw_lane lane,
-                   double out[MW_WIRE_KINDS])
+void mw_wires_part(const struct mw_vstage *v, enum mw_phase phase,
+                   enum mw_lane lane, double out[MW_WIRE_KINDS])
 {
     double lane_s = mw_time_to_s(v->ps[phase][lane]);
-    bool wraps = mw_layout_wraps(f->price.layout);
+    bool wraps = mw_layout_wraps(v->price->layout);
 
     for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
-        double full_s = full_s_of(f, v, phase, lane, kind) +
-                        (wraps ? moved_s(f, v, phase, lane, kind) : 0);
+        double full_s = full_s_of(v, phase, lane, kind) +
+                        (wraps ? moved_s(v, phase, lane, kind) : 0);
 
         out[kind] = full_s > 0 && lane_s > 0 ? fmin(full_s / lane_s, 1) : 0;
     }

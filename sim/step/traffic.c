@@ -117,8 +117,8 @@ static void fill_parts(struct walk *w)
             for (int lane = 0; lane < MW_LANE_COUNT; lane++) {
                 double *part = w->part[k].of[phase][lane];
 
-                mw_wires_part(w->frame, &w->frame->vstage[k],
-                              (enum mw_phase)phase, (enum mw_lane)lane, part);
+                mw_wires_part(&w->frame->vstage[k], (enum mw_phase)phase,
+                              (enum mw_lane)lane, part);
                 for (int kind = 0; kind < MW_WIRE_KINDS; kind++) {
                     part[kind] = shared[kind] ? part[kind] : 0;
                 }
