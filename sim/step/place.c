@@ -12,7 +12,6 @@
 #include "sim/step/step_int.h"
 
 #include <math.h>
-#include <stddef.h>
 
 /* All communicators of a layout on units of so many ranks. */
 static struct mw_step_groups places_on(const struct mw_layout *l, int per_unit)
@@ -70,23 +69,31 @@ static void narrow_uneven(const struct mw_leaf_view *v, enum mw_leaf_kind kind,
 
 /* ---- each stage's own groups -----------------------------------------------
  */
-static const struct {
-    enum mw_leaf_kind kind;
-    size_t offset;
-} kinds[] = {{MW_LEAF_TP, offsetof(struct mw_step_groups, dim[MW_DIM_TP])},
-             {MW_LEAF_CP, offsetof(struct mw_step_groups, dim[MW_DIM_CP])},
-             {MW_LEAF_DP, offsetof(struct mw_step_groups, dim[MW_DIM_DP])},
-             {MW_LEAF_ETP, offsetof(struct mw_step_groups, dim[MW_DIM_ETP])},
-             {MW_LEAF_EP, offsetof(struct mw_step_groups, dim[MW_DIM_EP])},
-             {MW_LEAF_CP_INNER, offsetof(struct mw_step_groups, cp_inner)},
-             {MW_LEAF_GRAD, offsetof(struct mw_step_groups, grad)},
-             {MW_LEAF_EXPERT, offsetof(struct mw_step_groups, expert)},
-             {MW_LEAF_REPLICA, offsetof(struct mw_step_groups, replica)}};
-enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
-
-static struct mw_group *group_at(struct mw_step_groups *at, int i)
+static struct mw_group *group_at(struct mw_step_groups *at,
+                                 enum mw_leaf_kind kind)
 {
-    return (struct mw_group *)((char *)at + kinds[i].offset);
+    switch (kind) {
+    case MW_LEAF_TP:
+        return &at->dim[MW_DIM_TP];
+    case MW_LEAF_CP:
+        return &at->dim[MW_DIM_CP];
+    case MW_LEAF_CP_INNER:
+        return &at->cp_inner;
+    case MW_LEAF_DP:
+        return &at->dim[MW_DIM_DP];
+    case MW_LEAF_GRAD:
+        return &at->grad;
+    case MW_LEAF_EXPERT:
+        return &at->expert;
+    case MW_LEAF_REPLICA:
+        return &at->replica;
+    case MW_LEAF_ETP:
+        return &at->dim[MW_DIM_ETP];
+    case MW_LEAF_EP:
+    case MW_LEAF_KINDS:
+        break;
+    }
+    return &at->dim[MW_DIM_EP];
 }
 
 void mw_step_stage_groups(const struct mw_step_price *p,
@@ -100,12 +107,13 @@ void mw_step_stage_groups(const struct mw_step_price *p,
     for (int k = 0; k < layout->pp; k++) {
         out[k] = at;
     }
-    for (int i = 0; i < N_KINDS; i++) {
-        const struct mw_group *whole = group_at(&at, i);
+    for (int i = 0; i < MW_LEAF_KINDS; i++) {
+        enum mw_leaf_kind kind = (enum mw_leaf_kind)i;
+        const struct mw_group *whole = group_at(&at, kind);
 
-        uneven_parts(&v, kinds[i].kind, whole, part);
+        uneven_parts(&v, kind, whole, part);
         for (int k = 0; k < layout->pp; k++) {
-            group_at(&out[k], i)->nic_sharers =
+            group_at(&out[k], kind)->nic_sharers =
                 mw_leaf_sharers(whole->nic_sharers, part[k]);
         }
     }
@@ -123,9 +131,10 @@ static struct mw_step_groups slowest_groups(const struct mw_step_price *p,
     struct mw_step_groups most = of[0];
 
     for (size_t k = 1; k < pp; k++) {
-        for (int i = 0; i < N_KINDS; i++) {
-            struct mw_group *g = group_at(&most, i);
-            int sharers = group_at(&of[k], i)->nic_sharers;
+        for (int i = 0; i < MW_LEAF_KINDS; i++) {
+            enum mw_leaf_kind kind = (enum mw_leaf_kind)i;
+            struct mw_group *g = group_at(&most, kind);
+            int sharers = group_at(&of[k], kind)->nic_sharers;
 
             g->nic_sharers =
                 sharers > g->nic_sharers ? sharers : g->nic_sharers;

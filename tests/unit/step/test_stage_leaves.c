@@ -230,7 +230,7 @@ static void test_forms_agree(void **state)
     for (uint64_t seed = 0; seed < 24; seed++) {
         struct mw_layout l = draw(seed);
         int64_t nodes[6];
-        double fast_s, again_s, event_s;
+        double fast_s = 0, again_s = 1, event_s;
         struct mw_fast_bound bound;
         struct mw_err err = {0};
 
