@@ -70,6 +70,12 @@ struct nccl_node {
     uint64_t used;                       /* search: bit per channel */
 };
 
+/* NICs in the order they are tried. */
+struct nccl_nets {
+    int n; /* 0: not asked for yet */
+    int16_t net[MW_NCCL_NICS_MAX];
+};
+
 /* A working copy of the system for paths and search. */
 struct nccl_system {
     struct mw_arena arena;
@@ -79,6 +85,10 @@ struct nccl_system {
     int count[NODE_TYPES];
     int n_hosts;
     float max_bw, total_bw;
+    /* Of nccl_select_nets, for paths of up to nets_type: of each GPU, and last
+     * of all. The search asks at every step, and paths do not change. */
+    struct nccl_nets *nets; /* [count[NODE_GPU] + 1]; NULL: none yet */
+    int nets_type;
 };
 
 struct mw_xml;
@@ -149,9 +159,9 @@ int nccl_gpu_of_rank(const struct nccl_system *sys, int rank);
  * to the NIC first, -1 farthest, 0 the NIC is no matter. */
 int nccl_next_gpus(const struct nccl_walk *w, int gpu, int sort_net,
                    uint8_t *next);
-/* NICs to start from (of one GPU: only >= 0), best first. */
-int nccl_select_nets(const struct nccl_walk *w, int only,
-                     int16_t nets[MW_NCCL_NICS_MAX]);
+/* NICs to start from (of one GPU: only >= 0; of all: -1), best first; until a
+ * graph of another type_inter asks. */
+const struct nccl_nets *nccl_select_nets(const struct nccl_walk *w, int only);
 /* One recursion of the search from `graph` into `best` within *time steps. */
 void nccl_search_try(struct nccl_system *sys, struct mw_nccl_graph *graph,
                      struct mw_nccl_graph *best, int *time);

@@ -5,6 +5,7 @@
 #include "sim/coll/nccl_int.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int nccl_gpu_of_rank(const struct nccl_system *sys, int rank)
 {
@@ -195,17 +196,15 @@ static void preferred_by_channel(const struct nccl_system *sys, int only,
     }
 }
 
-int nccl_select_nets(const struct nccl_walk *w, int only,
-                     int16_t nets[MW_NCCL_NICS_MAX])
+static void select_nets(const struct nccl_system *sys, int only, int type_inter,
+                        struct nccl_nets *out)
 {
-    const struct nccl_system *sys = w->sys;
-    int n = 0;
     if (sys->n_hosts > 1) {
-        preferred_by_channel(sys, only, nets, &n);
+        preferred_by_channel(sys, only, out->net, &out->n);
     } else {
-        preferred_by_gpu(sys, only, nets, &n);
+        preferred_by_gpu(sys, only, out->net, &out->n);
     }
-    for (int t = 0; t <= w->graph->type_inter; t++) {
+    for (int t = 0; t <= type_inter; t++) {
         for (int g = 0; g < sys->count[NODE_GPU]; g++) {
             if (only >= 0 && only != g) {
                 continue;
@@ -213,10 +212,31 @@ int nccl_select_nets(const struct nccl_walk *w, int only,
             for (int k = 0;
                  k < sys->count[NODE_NET] && k < MW_NCCL_CHANNELS_MAX; k++) {
                 if (nccl_path_to(sys, NODE_GPU, g, NODE_NET, k)->type == t) {
-                    add_once(nets, &n, k);
+                    add_once(out->net, &out->n, k);
                 }
             }
         }
     }
-    return n;
+}
+
+const struct nccl_nets *nccl_select_nets(const struct nccl_walk *w, int only)
+{
+    struct nccl_system *sys = w->sys;
+    int n_gpus = sys->count[NODE_GPU], type = w->graph->type_inter;
+    size_t n = (size_t)n_gpus + 1;
+
+    if (sys->nets == NULL) {
+        sys->nets = mw_arena_alloc(&sys->arena, n, sizeof *sys->nets);
+        sys->nets_type = type;
+    }
+    if (sys->nets_type != type) {
+        memset(sys->nets, 0, n * sizeof *sys->nets);
+        sys->nets_type = type;
+    }
+    struct nccl_nets *at = &sys->nets[only < 0 ? n_gpus : only];
+
+    if (at->n == 0) {
+        select_nets(sys, only, type, at);
+    }
+    return at;
 }

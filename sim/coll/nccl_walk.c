@@ -34,13 +34,13 @@ static int take(struct nccl_system *sys, const struct nccl_path *path,
                 const struct nccl_node *start, int max_steps, float bw)
 {
     float pci_bw = bw;
-    for (int i = 0; i < path->count; i++) {
+    bool is_far = path->type == MW_PATH_PHB && start->type == NODE_GPU;
+    for (int i = 0; is_far && i < path->count; i++) {
         const struct nccl_link *l =
             &sys->node[path->node[i]].links.v[path->link[i]];
         const struct nccl_node *rem = &sys->node[l->rem];
         /* Intel root complexes cut peer-to-peer traffic into small packets. */
-        if (rem->type == NODE_CPU && path->type == MW_PATH_PHB &&
-            start->type == NODE_GPU && rem->cpu == CPU_INTEL) {
+        if (rem->type == NODE_CPU && rem->cpu == CPU_INTEL) {
             pci_bw = bw * 6 / 5;
         }
     }
@@ -170,8 +170,9 @@ static void back_to_nic(const struct nccl_walk *w, int gpu, int step,
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     int c = graph->n_channels;
-    int16_t nets[MW_NCCL_NICS_MAX];
-    int n_nets = nccl_select_nets(w, gpu, nets);
+    const struct nccl_nets *chosen = nccl_select_nets(w, gpu);
+    const int16_t *nets = chosen->net;
+    int n_nets = chosen->n;
     const struct nccl_node *start = nccl_at(sys, NODE_NET, graph->inter[2 * c]);
     for (int i = 0; i < n_nets; i++) {
         const struct nccl_node *net = nccl_at(sys, NODE_NET, nets[i]);
@@ -410,8 +411,9 @@ static void start_from_nic(const struct nccl_walk *w, int *time)
     struct mw_nccl_graph *graph = w->graph;
     const struct nccl_system *sys = w->sys;
     const int bw = (int)graph->bw_inter; /* NCCL counts whole GB/s here */
-    int16_t nets[MW_NCCL_NICS_MAX];
-    int n_nets = nccl_select_nets(w, -1, nets);
+    const struct nccl_nets *chosen = nccl_select_nets(w, -1);
+    const int16_t *nets = chosen->net;
+    int n_nets = chosen->n;
     bool heads = graph->pattern == MW_PATTERN_NVLS ||
                  graph->pattern == MW_PATTERN_COLLNET_DIRECT;
     bool found = false;
