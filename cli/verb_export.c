@@ -126,11 +126,7 @@ static enum mw_status show(const struct args *a, const struct mw_export *e,
                    ? MW_OK
                    : mw_fail(err, MW_EFAILED, "cannot write to stdout");
     }
-    if (!a->out) {
-        fputs(e->file.s, stdout);
-        return MW_OK;
-    }
-    fputs(e->launch.s, stdout);
+    fputs(a->out ? e->launch.s : e->file.s, stdout);
     if (!a->cli.quiet && e->notes.s) {
         fprintf(stderr, "%s", e->notes.s);
     }

@@ -6,6 +6,7 @@
  */
 #include "planner/rules.h"
 
+#include "planner/nanotron_split.h"
 #include "planner/rule_expr.h"
 #include "sim/pipe/schedule.h"
 
@@ -26,7 +27,7 @@
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
     X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(vpp_group) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
-    X(learned) X(re_attn) X(re_mlp) X(offload_layers) X(window) X(chunked) X(sinks)
+    X(learned) X(re_attn) X(re_mlp) X(offload_layers) X(window) X(chunked) X(sinks) X(idle)
 /* clang-format on */
 enum value {
 #define VALUE_ENUM(name) V_##name,
@@ -309,6 +310,10 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_offload_part] = is_part(l->offload_optimizer) ||
                         is_part(l->offload_weights) ||
                         is_part(l->offload_activations);
+    v[V_idle] =
+        set->scenario->limits.framework == MW_FRAMEWORK_NANOTRON && l->pp > 1
+            ? mw_nanotron_split(m, l->pp, NULL)
+            : 0;
     fill_work(m, w, v);
     fill_kept(m, l, v);
 }

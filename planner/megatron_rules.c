@@ -99,6 +99,8 @@ static const struct mw_rule rules[] = {
     {"megatron_optimizer", MEG, "optimizer != 'adam8bit' && optimizer != 'adafactor'",
      "{optimizer} is none of adam, sgd, muon",
      "Megatron-LM megatron/training/arguments.py, --optimizer"},
+    {"megatron_mtp_cp", MEG, "mtp > 0 -> cp == 1", "multi-token prediction goes without context parallelism (cp {cp})",
+     "Megatron-LM docs/api-guide/multi_token_prediction.md, Precautions (2025)"},
     {"megatron_muon", MEG, "optimizer == 'muon' -> dp_shard == 0 || dp_shard == dp",
      "instances of an optimizer (dp_shard {dp_shard}) are of a distributed one, which Muon's is not",
      "Megatron-LM megatron/core/distributed/distributed_data_parallel.py, num_distributed_optimizer_instances"},

@@ -109,6 +109,8 @@ static const struct mw_rule rules[] = {
      "{schedule} is not an engine of Nanotron (1f1b, afab)", "Nanotron src/nanotron/parallel/pipeline_parallel/engine.py"},
     {"nanotron_chunks", NANO, "vpp == 1", "no chunks (vpp {vpp})",
      "Nanotron src/nanotron/parallel/pipeline_parallel/engine.py"},
+    {"nanotron_split", NANO, "idle == 0", "its own split by cost leaves {idle} of pp {pp} stages without parameters",
+     "Nanotron src/nanotron/models/base.py build_model"},
     {"nanotron_kv_heads", NANO, "tp <= kv_heads", "tp {tp} exceeds {kv_heads} key-value heads",
      "Nanotron src/nanotron/models/llama.py"},
     {"nanotron_experts", NANO, "ep == 1", "the grid leaves no room for ep {ep}",

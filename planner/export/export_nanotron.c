@@ -1,11 +1,14 @@
 /*
  * A YAML file of Nanotron 0.4 (fields of src/nanotron/config) for a Llama-like
- * model. How many layers a stage gets is not in it: Nanotron splits blocks by
- * its own estimate of their cost, which a note says.
+ * model. How many layers a stage gets is not in it: a note says how Nanotron
+ * splits them (planner/nanotron_split.h), where the plan does otherwise.
  */
 #include "planner/export/export_int.h"
 
+#include "planner/nanotron_split.h"
+
 #include <math.h>
+#include <string.h>
 #include <strings.h>
 
 static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
@@ -102,6 +105,28 @@ static void put_rest(const struct mw_export_in *in, struct mw_str *f)
                 in->plan->n_microbatches);
 }
 
+/* What Nanotron makes of the layers, where it is not the plan's. */
+static void note_layers(const struct mw_export_in *in, struct mw_export *out)
+{
+    int pp = in->plan->layout.pp;
+    int *own = mw_calloc((size_t)pp, sizeof *own);
+    struct mw_str text = {NULL, 0, 0};
+
+    mw_nanotron_split(&in->scenario->model, pp, own);
+    if (memcmp(own, in->plan->layers, (size_t)pp * sizeof *own) != 0) {
+        for (int k = 0; k < pp; k++) {
+            mw_str_addf(&text, "%s%d", k > 0 ? ", " : "", own[k]);
+        }
+        mw_export_note(out,
+                       "no key says a stage's layers: Nanotron's own estimate "
+                       "of costs gives it [%.200s], which layout: layers "
+                       "prices",
+                       text.s);
+        mw_str_release(&text);
+    }
+    mw_free(own);
+}
+
 enum mw_status mw_export_nanotron(const struct mw_export_in *in,
                                   struct mw_export *out, struct mw_err *err)
 {
@@ -126,9 +151,6 @@ enum mw_status mw_export_nanotron(const struct mw_export_in *in,
     mw_str_add(&out->launch, "CUDA_DEVICE_MAX_CONNECTIONS=1 ");
     mw_export_torchrun(in, out);
     mw_str_addf(&out->launch, "run_train.py --config-file %s\n", in->file);
-    if (in->plan->layout.pp > 1) {
-        mw_export_note(out, "layers of a stage are not in the file: Nanotron "
-                            "splits blocks by its own estimate of their cost");
-    }
+    note_layers(in, out);
     return MW_OK;
 }

@@ -189,6 +189,12 @@ for text in '  dp: 2' '  pp: 4' '  tp: 8' 'pp_engine: afab' 'REDUCE_SCATTER' 're
     grep -qF -- "$text" stdout.txt || fail "nanotron lacks '$text'"
 done
 
+expect 0 "$mw" export nano.yaml --to nanotron -o out.yaml
+grep -q 'estimate of costs gives it \[21, 20, 20, 19\]' stderr.txt || fail "no note on layers: $(cat stderr.txt)"
+scenario own llama3-70b 8 'tp: 8, sp: true, pp: 4, dp: 2, zero: 1, micro_batch: 1, layers: [21, 20, 20, 19]'
+expect 0 "$mw" export own.yaml --to nanotron -o out.yaml
+if grep -q 'estimate of costs' stderr.txt; then fail "a note on layers that are Nanotron's"; fi
+
 # --- what a framework cannot do: status 1, the rule, the old file
 # --- CUDA graphs
 scenario graph llama3-8b 2 'tp: 1, dp: 16, zero: 1, cuda_graph: layer'

@@ -4,6 +4,7 @@
  */
 #include "planner_world.h"
 
+#include "planner/nanotron_split.h"
 #include "planner/rules.h"
 
 #include <string.h>
@@ -26,6 +27,7 @@ struct knobs {
     double offload_optimizer, offload_activations;
     int seq, batch; /* 0: 256 */
     int window;     /* tokens */
+    int layers;     /* 0: 32 */
     bool is_short;  /* FP8 on the way to experts */
     bool is_chunked, has_sinks;
     enum mw_dispatcher dispatcher;
@@ -69,6 +71,7 @@ static const struct rule_case cases[] = {
     {MEG, "megatron_experts_dtype", {.experts = 8, .dtype = FP16}, {.experts = 8, .dtype = FP8}},
     {MEG, "megatron_experts_bias", {.experts = 8, .has_bias = true, .tp = 2, .sp = true, .etp = 2}, {.experts = 8, .has_bias = true, .tp = 2, .sp = true}},
     {MEG, "megatron_mtp_position", {.mtp = 1, .is_learned = true}, {.mtp = 1}},
+    {MEG, "megatron_mtp_cp", {.mtp = 1, .cp = 2}, {.mtp = 1}},
     {MEG, "megatron_muon", {.optimizer = MW_OPTIMIZER_MUON, .dp_shard = 4}, {.optimizer = MW_OPTIMIZER_MUON}},
     {MEG, "megatron_graph_recompute", {.graph = MW_GRAPH_ITERATION, .recompute = MW_RECOMPUTE_FULL}, {.graph = MW_GRAPH_ITERATION}},
     {MEG, "megatron_graph_fsdp", {.graph = MW_GRAPH_ATTN, .zero = 3}, {.graph = MW_GRAPH_ATTN}},
@@ -117,6 +120,7 @@ static const struct rule_case cases[] = {
     {TT, "titan_dispatcher", {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_HYBRIDEP},
      {.zero = 3, .experts = 16, .ep = 16, .dispatcher = MW_DISPATCH_DEEPEP}},
 
+    {NANO, "nanotron_split", {.pp = 16, .layers = 14}, {.pp = 4, .layers = 14}},
     {NANO, "nanotron_microbatches", {.pp = 8, .batch = 12}, {.pp = 8, .batch = 14}},
     {NANO, "nanotron_microbatches", {.pp = 8, .batch = 4}, {.pp = 8, .batch = 4, .schedule = "gpipe"}},
     {NANO, "nanotron_recompute", {.recompute = MW_RECOMPUTE_SELECTIVE}, {.recompute = MW_RECOMPUTE_FULL}},
@@ -137,6 +141,7 @@ static void set_model(const struct knobs *k, struct mw_model *m)
                              .ffn = 4096,
                              .fp8_dispatch = k->is_short,
                              .every = 1};
+    m->n_layers = k->layers > 0 ? k->layers : 32;
     m->n_mtp = k->mtp;
     m->sinks = k->has_sinks;
     m->window = (struct mw_window){.tokens = k->window,
@@ -228,9 +233,34 @@ static void test_each(void **state)
     close_world(&w);
 }
 
+/* Nanotron's split by hand: hidden 4, ffn 4 and 2 heads make a layer 112, a
+ * vocabulary of 56 the head 224. Four layers on 3 stages, 672 in all: shares
+ * end at 224, 448, 672; sums 112 224 336 448 672, and a stage ends behind what
+ * is more than its share: 3 layers, 1 and the head, nothing. */
+static void test_split_of_nanotron(void **state)
+{
+    struct mw_model m = {
+        .hidden = 4, .n_heads = 2, .ffn = 4, .vocab = 56, .n_layers = 4};
+    int layers[3];
+
+    (void)state;
+    assert_int_equal(mw_nanotron_split(&m, 3, layers), 1);
+    assert_int_equal(layers[0], 3);
+    assert_int_equal(layers[1], 1);
+    assert_int_equal(layers[2], 0);
+    assert_int_equal(mw_nanotron_split(&m, 2, layers), 0);
+    assert_int_equal(layers[0], 4); /* 336 is not more than 336 */
+    assert_int_equal(layers[1], 0);
+    m.vocab = 28; /* the head 112: 560 in all, shares end at 280 and 560 */
+    assert_int_equal(mw_nanotron_split(&m, 2, layers), 0);
+    assert_int_equal(layers[0], 3);
+    assert_int_equal(layers[1], 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each), cmocka_unit_test(test_split_of_nanotron)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

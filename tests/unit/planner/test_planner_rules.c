@@ -208,7 +208,7 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
 
     if (m->n_kv_heads % l->tp != 0 || (l->cp > 1 && !k->is_flash) ||
         (k->is_flash && !is_half && !is_short) ||
-        (m->n_mtp > 0 && m->position == MW_POS_LEARNED) ||
+        (m->n_mtp > 0 && (m->position == MW_POS_LEARNED || l->cp > 1)) ||
         (m->moe.fp8_dispatch && l->ep * l->etp > 1) ||
         m->window.form == MW_WINDOW_CHUNKED || (m->sinks && l->cp > 1)) {
         return false;
@@ -228,6 +228,21 @@ static bool may_run_megatron(const struct world *w, const struct mw_layout *l)
     return !is_graph || (l->recompute != MW_RECOMPUTE_FULL && l->zero <= 1 &&
                          !(k->has_dropout && is_again &&
                            (modules & MW_MODULE_CORE_ATTN) != 0));
+}
+
+/* Does Nanotron's cut reach its last stage before the head? As if a stage took
+ * blocks until what they cost exceeds all stages' share so far. */
+static bool has_no_idle(const struct mw_model *m, int pp)
+{
+    double h = m->hidden, layer = 4 * h * h + 3 * h * m->ffn, sum = 0;
+    double share = (m->n_layers * layer + m->vocab * h) / pp;
+    int cuts = 0;
+
+    for (int i = 0; i <= m->n_layers; i++) {
+        sum += i < m->n_layers ? layer : 0; /* then the norm */
+        cuts += sum > share * (cuts + 1);
+    }
+    return cuts >= pp - 1;
 }
 
 /* TorchTitan's, Nanotron's and Megatron-DeepSpeed's. */
@@ -260,7 +275,7 @@ static bool may_run_other(const struct world *w, const struct mw_layout *l)
         return m->n_kv_heads % l->tp == 0 &&
                (!is_moe || (l->pp == 1 && (l->etp == 1 || l->etp == l->tp)));
     case MW_FRAMEWORK_NANOTRON:
-        return k->is_flash && !k->has_dropout &&
+        return k->is_flash && !k->has_dropout && has_no_idle(m, l->pp) &&
                (d == MW_BF16 || d == MW_FP16) &&
                l->recompute != MW_RECOMPUTE_SELECTIVE &&
                (mw_work_grad_dtype(l, k) == MW_FP32 ||
