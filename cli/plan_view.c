@@ -208,6 +208,10 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
     mw_str_release(&off);
     mw_json_set_str(o, "dtype", mw_dtype_choice_name(l->dtype));
     mw_json_set_str(o, "grad_dtype", mw_dtype_choice_name(l->grad_dtype));
+    mw_json_set_str(o, "main_params_dtype",
+                    mw_main_params_choice_name(l->main_params));
+    mw_json_set_str(o, "exp_avg_dtype", mw_dtype_choice_name(l->exp_avg));
+    mw_json_set_str(o, "exp_avg_sq_dtype", mw_dtype_choice_name(l->exp_avg_sq));
     mw_json_set_str(o, "offload_nvme", mw_offload_nvme_name(l->offload_nvme));
     mw_json_set_real(o, "offload_optimizer", l->offload_optimizer);
     mw_json_set_real(o, "offload_weights", l->offload_weights);

@@ -50,7 +50,7 @@ static const struct argp_option options[] = {
      "grad_compression recompute_layers "
      "recompute_modules overlap_off (names joined by +) bucket_size cuda_graph "
      "dispatcher overlap_shared_experts fsdp_unit fsdp_prefetch "
-     "mtp_ahead vpp_group "
+     "mtp_ahead vpp_group main_params_dtype exp_avg_dtype exp_avg_sq_dtype "
      "offload_optimizer offload_weights offload_activations offload_nvme",
      0},
     {"space", OPT_SPACE, "default|full", 0,

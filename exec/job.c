@@ -114,6 +114,14 @@ static enum mw_status check_features(const struct mw_layout *l,
                      "types of the layout's own",
                      "set the workload's dtype and grad_dtype");
     }
+    if (l->main_params + l->exp_avg + l->exp_avg_sq > 0) {
+        return lacks(err, "layout",
+                     l->main_params > 0 ? "main_params_dtype"
+                     : l->exp_avg > 0   ? "exp_avg_dtype"
+                                        : "exp_avg_sq_dtype",
+                     "types of states of the layout's own",
+                     "set the workload's");
+    }
     if (l->fsdp_unit == 0) {
         return lacks(err, "layout", "fsdp_unit",
                      "a stage and its ends as one unit",

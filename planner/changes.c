@@ -38,7 +38,7 @@ struct move {
     enum give give;
     size_t i; /* of the table of its kind */
 };
-enum { MOVES_MAX = 72 };
+enum { MOVES_MAX = 96 };
 
 struct trial {
     struct mw_scenario scenario; /* a copy whose limits may be changed */
@@ -77,6 +77,10 @@ static const struct place pins[] = {
     PIN(recompute_modules, -1), PIN(overlap_off, -1), PIN(bucket_size, -1),
     PIN(fsdp_unit, -1), PIN(fsdp_prefetch, -1), PIN(cuda_graph, -1),
     PIN(dispatcher, -1), PIN(overlap_shared_experts, -1), PIN(mtp_ahead, -1),
+    PIN(vpp_group, -1),
+    {"main_params_dtype", offsetof(struct mw_search_opts, main_params), -1},
+    {"exp_avg_dtype", offsetof(struct mw_search_opts, exp_avg), -1},
+    {"exp_avg_sq_dtype", offsetof(struct mw_search_opts, exp_avg_sq), -1},
     PIN(dtype, -1), PIN(grad_dtype, -1), PIN(offload_nvme, -1),
     PIN(recompute, -1)};
 static const struct place pinned_parts[] = {
@@ -90,7 +94,10 @@ static const struct place ints[] = {
     LIMIT(fsdp_prefetch), LIMIT(cuda_graph), LIMIT(dispatcher),
     LIMIT(overlap_shared_experts), LIMIT(mtp_ahead), LIMIT(recompute_modules),
     LIMIT(overlap_off), LIMIT(dtype), LIMIT(grad_dtype),
-    LIMIT(grad_compression)};
+    LIMIT(grad_compression), LIMIT(vpp_group),
+    {"main_params_dtype", offsetof(struct mw_limits, main_params), 0},
+    {"exp_avg_dtype", offsetof(struct mw_limits, exp_avg), 0},
+    {"exp_avg_sq_dtype", offsetof(struct mw_limits, exp_avg_sq), 0}};
 static const struct place names[] = {LIMIT(schedule), LIMIT(order)};
 static const struct place parts[] = {
     LIMIT(offload_optimizer), LIMIT(offload_weights),

@@ -32,6 +32,9 @@ void mw_search_opts_default(struct mw_search_opts *opts)
                                     .offload_nvme = -1,
                                     .dtype = -1,
                                     .grad_dtype = -1,
+                                    .main_params = -1,
+                                    .exp_avg = -1,
+                                    .exp_avg_sq = -1,
                                     .offload_optimizer = -1,
                                     .offload_weights = -1,
                                     .offload_activations = -1};
@@ -256,6 +259,18 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         return fix_word(key, mw_dtype_choice_enums, value, &opts->grad_dtype,
                         err);
     }
+    if (strcmp(key, "main_params_dtype") == 0) {
+        return fix_word(key, mw_main_params_choice_enums, value,
+                        &opts->main_params, err);
+    }
+    if (strcmp(key, "exp_avg_dtype") == 0) {
+        return fix_word(key, mw_moment_choice_enums, value, &opts->exp_avg,
+                        err);
+    }
+    if (strcmp(key, "exp_avg_sq_dtype") == 0) {
+        return fix_word(key, mw_moment_choice_enums, value, &opts->exp_avg_sq,
+                        err);
+    }
     if (strcmp(key, "offload_nvme") == 0) {
         return fix_word(key, mw_offload_nvme_enums, value, &opts->offload_nvme,
                         err);
@@ -299,6 +314,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "
         "recompute_modules, overlap_off, bucket_size, fsdp_unit, "
         "fsdp_prefetch, cuda_graph, dispatcher, overlap_shared_experts, "
-        "mtp_ahead, vpp_group",
+        "mtp_ahead, vpp_group, main_params_dtype, exp_avg_dtype, "
+        "exp_avg_sq_dtype",
         key);
 }

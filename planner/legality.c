@@ -272,10 +272,12 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_off_tp] = (l->overlap_off & MW_OVERLAP_TP) != 0;
     v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
                      l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
-    v[V_optimizer] = ID_OPTIMIZER + (int64_t)w->optimizer.kind;
-    v[V_main_params] = (int64_t)w->optimizer.main;
-    v[V_exp_avg] = ID_DTYPE + (int64_t)w->optimizer.exp_avg;
-    v[V_exp_avg_sq] = ID_DTYPE + (int64_t)w->optimizer.exp_avg_sq;
+    const struct mw_optimizer optimizer = mw_work_optimizer(l, w);
+
+    v[V_optimizer] = ID_OPTIMIZER + (int64_t)optimizer.kind;
+    v[V_main_params] = (int64_t)optimizer.main;
+    v[V_exp_avg] = ID_DTYPE + (int64_t)optimizer.exp_avg;
+    v[V_exp_avg_sq] = ID_DTYPE + (int64_t)optimizer.exp_avg_sq;
     v[V_cuda_graph] = (int64_t)l->cuda_graph;
     v[V_mtp_ahead] = l->mtp_ahead;
     v[V_vpp_group] = l->vpp_group;

@@ -396,6 +396,7 @@ static enum mw_status check_asked(const struct mw_search_opts *o,
         o->overlap_off > 0 || o->bucket_size > 0 || o->fsdp_unit >= 0 ||
         o->fsdp_prefetch >= 0 || o->cuda_graph > 0 || o->dispatcher > 0 ||
         o->overlap_shared_experts > 0 || o->mtp_ahead > 0 || o->vpp_group > 0 ||
+        o->main_params > 0 || o->exp_avg > 0 || o->exp_avg_sq > 0 ||
         o->grad_compression > 0 || o->offload_nvme > 0 || o->dtype > 0 ||
         o->grad_dtype > 0 || o->offload_optimizer > 0 ||
         o->offload_weights > 0 || o->offload_activations > 0;

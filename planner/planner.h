@@ -71,18 +71,19 @@ struct mw_search_opts {
     int vpp;              /* 0: all that give another chunk size */
     /* -1: not fixed, and enumerated where `free` has the dimension. */
     int cp_form, dp_shard, reshard, recompute_layers, recompute_modules;
-    int overlap_off;              /* -1: not fixed */
-    int bucket_size;              /* -1: not fixed */
-    int fsdp_unit, fsdp_prefetch; /* -1: not fixed */
-    int mtp_ahead;                /* -1: not fixed */
-    int vpp_group;                /* -1: not fixed */
-    int cuda_graph;               /* -1: not fixed */
-    int dispatcher;               /* -1: not fixed */
-    int overlap_shared_experts;   /* 0, 1, -1: not fixed */
-    int cp_inner;                 /* 0: not fixed */
-    int grad_compression;         /* -1: not fixed */
-    int dtype, grad_dtype;        /* as in mw_layout, -1: not fixed */
-    int offload_nvme;             /* -1: none */
+    int overlap_off;                      /* -1: not fixed */
+    int bucket_size;                      /* -1: not fixed */
+    int fsdp_unit, fsdp_prefetch;         /* -1: not fixed */
+    int mtp_ahead;                        /* -1: not fixed */
+    int vpp_group;                        /* -1: not fixed */
+    int cuda_graph;                       /* -1: not fixed */
+    int dispatcher;                       /* -1: not fixed */
+    int overlap_shared_experts;           /* 0, 1, -1: not fixed */
+    int cp_inner;                         /* 0: not fixed */
+    int grad_compression;                 /* -1: not fixed */
+    int dtype, grad_dtype;                /* as in mw_layout, -1: not fixed */
+    int main_params, exp_avg, exp_avg_sq; /* the same */
+    int offload_nvme;                     /* -1: none */
     double offload_optimizer, offload_weights, offload_activations;
     unsigned free; /* of enum mw_free_dim */
     bool is_full;  /* the whole space, not the default one (space.c) */

@@ -245,6 +245,8 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->dispatcher == b->dispatcher &&
            a->overlap_shared_experts == b->overlap_shared_experts &&
            a->mtp_ahead == b->mtp_ahead && a->vpp_group == b->vpp_group &&
+           a->main_params == b->main_params && a->exp_avg == b->exp_avg &&
+           a->exp_avg_sq == b->exp_avg_sq &&
            strcmp(a->schedule, b->schedule) == 0 &&
            strcmp(a->order, b->order) == 0 && a->cp_form == b->cp_form &&
            a->dp_shard == b->dp_shard && a->reshard == b->reshard &&

@@ -156,10 +156,11 @@ void mw_space_init(struct mw_space *space, const struct mw_scenario *scenario,
             l->recompute_layers.n + l->order.n + l->cp_form.n + l->dp_shard.n +
             l->reshard.n + l->offload_nvme.n + l->dtype.n + l->grad_dtype.n +
             l->grad_compression.n + l->recompute_modules.n + l->overlap_off.n +
-            l->vpp_group.n + l->bucket_size.n + l->cuda_graph.n +
-            l->dispatcher.n + l->mtp_ahead.n + l->overlap_shared_experts.n +
-            l->fsdp_unit.n + l->fsdp_prefetch.n + l->offload_optimizer.n +
-            l->offload_weights.n + l->offload_activations.n >
+            l->vpp_group.n + l->main_params.n + l->exp_avg.n + l->exp_avg_sq.n +
+            l->bucket_size.n + l->cuda_graph.n + l->dispatcher.n +
+            l->mtp_ahead.n + l->overlap_shared_experts.n + l->fsdp_unit.n +
+            l->fsdp_prefetch.n + l->offload_optimizer.n + l->offload_weights.n +
+            l->offload_activations.n >
         0;
     space->rules = mw_rule_set_new(scenario, ctx);
     mw_space_find_inner(space);

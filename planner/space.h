@@ -21,7 +21,8 @@ enum {
     MW_SPACE_OFFLOADS = MW_PARTS_MAX * MW_PARTS_MAX * MW_PARTS_MAX,
     MW_SPACE_MODULES = 128,
     MW_SPACE_TYPES = MW_DTYPE_COUNT + 1,
-    MW_SPACE_SHARDS_MAX = 64 /* divisors of dp */
+    MW_SPACE_STATES = 3 * 4 * 4, /* main copies and moments of each type */
+    MW_SPACE_SHARDS_MAX = 64     /* divisors of dp */
 };
 
 struct mw_space {
@@ -52,6 +53,10 @@ struct mw_space {
     int n_nvmes;
     int dtype[MW_SPACE_TYPES], n_dtypes; /* as in mw_layout */
     int grad_dtype[MW_SPACE_TYPES], n_grad_dtypes;
+    struct {
+        int main, exp_avg, exp_avg_sq; /* as in mw_layout */
+    } state[MW_SPACE_STATES];
+    int n_states;
     int modules[MW_SPACE_MODULES], n_modules; /* of selective recomputation */
     enum mw_grad_compression compression[3];
     int n_compressions;

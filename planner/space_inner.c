@@ -205,6 +205,47 @@ static void find_precision(struct mw_space *s)
                    &s->scenario->limits.grad_dtype, sums, s->grad_dtype);
 }
 
+/* One state's types, each once, as a layout says them: the one that is fixed,
+ * the listed ones, or the workload's. */
+static int state_types(int fixed, const struct mw_int_list *listed, int own,
+                       int n_types, int out[MW_DTYPE_COUNT])
+{
+    int n = 0;
+
+    if (fixed >= 0 || listed->n == 0) {
+        out[n++] = fixed == 1 + own || fixed < 0 ? MW_DTYPE_OF_WORKLOAD : fixed;
+        return n;
+    }
+    for (int type = 0; type < n_types; type++) {
+        if (mw_int_list_holds(listed, type)) {
+            out[n++] = type == own ? MW_DTYPE_OF_WORKLOAD : 1 + type;
+        }
+    }
+    return n;
+}
+
+static void find_states(struct mw_space *s)
+{
+    const struct mw_limits *l = &s->scenario->limits;
+    const struct mw_search_opts *o = s->opts;
+    const struct mw_optimizer *own = &s->scenario->workload.optimizer;
+    int type[3][MW_DTYPE_COUNT];
+    const int n[3] = {state_types(o->main_params, &l->main_params,
+                                  (int)own->main, MW_MAIN_NONE + 1, type[0]),
+                      state_types(o->exp_avg, &l->exp_avg, (int)own->exp_avg,
+                                  MW_DTYPE_COUNT, type[1]),
+                      state_types(o->exp_avg_sq, &l->exp_avg_sq,
+                                  (int)own->exp_avg_sq, MW_DTYPE_COUNT,
+                                  type[2])};
+
+    for (int i = 0; i < n[0] * n[1] * n[2]; i++) {
+        MW_ASSERT(s->n_states < MW_SPACE_STATES, "%d states", s->n_states);
+        s->state[s->n_states].main = type[0][i / (n[1] * n[2])];
+        s->state[s->n_states].exp_avg = type[1][i / n[2] % n[1]];
+        s->state[s->n_states++].exp_avg_sq = type[2][i % n[2]];
+    }
+}
+
 /* The listed sets, each once. */
 static void list_modules(struct mw_space *s, const struct mw_int_list *listed)
 {
@@ -390,6 +431,7 @@ static void find_rare(struct mw_space *s)
     }
     find_offloads(s);
     find_precision(s);
+    find_states(s);
     find_compressions(s);
     find_buckets(s);
     find_units(s);

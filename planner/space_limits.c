@@ -149,6 +149,7 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
 {
     const struct mw_limits *limits = &s->scenario->limits;
     const struct mw_workload *w = &s->scenario->workload;
+    const struct mw_optimizer o = mw_work_optimizer(l, w);
 
     return names_and_stages_allow(limits, l) &&
            (s->scenario->model.moe.n_experts == 0 ||
@@ -156,6 +157,9 @@ bool mw_space_allows_rare(const struct mw_space *s, const struct mw_layout *l)
            mw_limits_list_allows(&limits->dtype, (int)mw_work_dtype(l, w)) &&
            mw_limits_list_allows(&limits->grad_dtype,
                                  (int)mw_work_grad_dtype(l, w)) &&
+           mw_limits_list_allows(&limits->main_params, (int)o.main) &&
+           mw_limits_list_allows(&limits->exp_avg, (int)o.exp_avg) &&
+           mw_limits_list_allows(&limits->exp_avg_sq, (int)o.exp_avg_sq) &&
            mw_limits_list_allows(&limits->grad_compression,
                                  (int)l->grad_compression) &&
            mw_limits_list_allows(&limits->cuda_graph, (int)l->cuda_graph) &&

@@ -45,8 +45,9 @@ static void one_leaf(struct mw_space_walker *w, const struct mw_layout *layout)
          layout->cp_inner > 1 || layout->recompute_layers > 0 ||
          layout->recompute_modules != 0 || !layout->reshard ||
          layout->bucket_size > 0 || layout->mtp_ahead > 0 ||
-         layout->vpp_group > 0 || layout->fsdp_unit != 1 ||
-         layout->fsdp_prefetch >= 0 ||
+         layout->vpp_group > 0 ||
+         layout->main_params + layout->exp_avg + layout->exp_avg_sq > 0 ||
+         layout->fsdp_unit != 1 || layout->fsdp_prefetch >= 0 ||
          layout->dispatcher != MW_DISPATCH_STACK ||
          layout->overlap_shared_experts ||
          layout->grad_compression != MW_COMPRESS_NONE ||

@@ -178,13 +178,27 @@ static void walk_overlap(struct mw_space_walker *w, struct mw_layout layout)
     }
 }
 
+/* Types of the optimizer's states: mostly the workload's. */
+static void walk_states(struct mw_space_walker *w, struct mw_layout layout)
+{
+    for (int i = 0; i < w->s->n_states; i++) {
+        layout.main_params = w->s->state[i].main;
+        layout.exp_avg = w->s->state[i].exp_avg;
+        layout.exp_avg_sq = w->s->state[i].exp_avg_sq;
+        walk_overlap(w, layout);
+        if (w->how == MW_WALK_SEED) {
+            return;
+        }
+    }
+}
+
 static void walk_types(struct mw_space_walker *w, struct mw_layout layout)
 {
     for (int d = 0; d < w->s->n_dtypes; d++) {
         layout.dtype = w->s->dtype[d];
         for (int g = 0; g < w->s->n_grad_dtypes; g++) {
             layout.grad_dtype = w->s->grad_dtype[g];
-            walk_overlap(w, layout);
+            walk_states(w, layout);
         }
     }
 }

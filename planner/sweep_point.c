@@ -191,6 +191,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
         n += snprintf(text + n, sizeof text - (size_t)n, " types %d %d",
                       o->dtype, o->grad_dtype);
     }
+    if (o->main_params >= 0 || o->exp_avg >= 0 || o->exp_avg_sq >= 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " states %d %d %d",
+                      o->main_params, o->exp_avg, o->exp_avg_sq);
+    }
     if (o->offload_nvme > 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " nvme %d",
                       o->offload_nvme);

@@ -77,6 +77,14 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
         mw_str_addf(&text, ", gradients %s",
                     mw_dtype_choice_name(l->grad_dtype));
     }
+    if (l->main_params != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(&text, ", main copy %s",
+                    mw_main_params_choice_name(l->main_params));
+    }
+    if (l->exp_avg + l->exp_avg_sq > 0) {
+        mw_str_addf(&text, ", moments %s/%s", mw_dtype_choice_name(l->exp_avg),
+                    mw_dtype_choice_name(l->exp_avg_sq));
+    }
     if (l->recompute_layers > 0) {
         mw_str_addf(&text, ", %d layers recomputed", l->recompute_layers);
     }

@@ -179,6 +179,8 @@ enum mw_status mw_export_plan(const char *name, const struct mw_export_in *in,
         mw_work_dtype(&in->plan->layout, &in->scenario->workload);
     scenario.workload.grad_dtype =
         mw_work_grad_dtype(&in->plan->layout, &in->scenario->workload);
+    scenario.workload.optimizer =
+        mw_work_optimizer(&in->plan->layout, &in->scenario->workload);
     resolved.scenario = &scenario;
     in = &resolved;
     enum mw_status status = check_plan(in, err);

@@ -28,6 +28,20 @@ const struct mw_enum mw_dtype_choice_enums[] = {
     {"fp4", 1 + MW_FP4},
     {NULL, 0}};
 
+const struct mw_enum mw_main_params_choice_enums[] = {
+    {"workload", MW_DTYPE_OF_WORKLOAD},
+    {"fp32", 1 + MW_MAIN_FP32},
+    {"fp16", 1 + MW_MAIN_FP16},
+    {"none", 1 + MW_MAIN_NONE},
+    {NULL, 0}};
+const struct mw_enum mw_moment_choice_enums[] = {
+    {"workload", MW_DTYPE_OF_WORKLOAD},
+    {"fp32", 1 + MW_FP32},
+    {"bf16", 1 + MW_BF16},
+    {"fp16", 1 + MW_FP16},
+    {"fp8", 1 + MW_FP8},
+    {NULL, 0}};
+
 const struct mw_enum mw_recompute_enums[] = {
     {"none", MW_RECOMPUTE_NONE},
     {"selective", MW_RECOMPUTE_SELECTIVE},
@@ -125,6 +139,11 @@ const char *mw_dtype_name(enum mw_dtype dtype)
 const char *mw_dtype_choice_name(int choice)
 {
     return enum_name(mw_dtype_choice_enums, choice);
+}
+
+const char *mw_main_params_choice_name(int choice)
+{
+    return enum_name(mw_main_params_choice_enums, choice);
 }
 
 const char *mw_recompute_name(enum mw_recompute recompute)
@@ -341,6 +360,23 @@ enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
     return layout->dtype == MW_DTYPE_OF_WORKLOAD
                ? workload->dtype
                : (enum mw_dtype)(layout->dtype - 1);
+}
+
+struct mw_optimizer mw_work_optimizer(const struct mw_layout *layout,
+                                      const struct mw_workload *workload)
+{
+    struct mw_optimizer o = workload->optimizer;
+
+    if (layout->main_params != MW_DTYPE_OF_WORKLOAD) {
+        o.main = (enum mw_main_params)(layout->main_params - 1);
+    }
+    if (layout->exp_avg != MW_DTYPE_OF_WORKLOAD) {
+        o.exp_avg = (enum mw_dtype)(layout->exp_avg - 1);
+    }
+    if (layout->exp_avg_sq != MW_DTYPE_OF_WORKLOAD) {
+        o.exp_avg_sq = (enum mw_dtype)(layout->exp_avg_sq - 1);
+    }
+    return o;
 }
 
 enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,

@@ -125,6 +125,9 @@ double mw_dtype_bytes(enum mw_dtype dtype);
 const char *mw_dtype_name(enum mw_dtype dtype); /* "bf16" */
 extern const struct mw_enum mw_dtype_enums[];
 extern const struct mw_enum mw_dtype_choice_enums[]; /* "workload", "fp32" */
+extern const struct mw_enum mw_main_params_choice_enums[],
+    mw_moment_choice_enums[];
+const char *mw_main_params_choice_name(int choice); /* "none" */
 const char *mw_dtype_choice_name(int choice);
 extern const struct mw_enum mw_recompute_enums[], mw_recompute_module_enums[],
     mw_cp_form_enums[], mw_grad_compression_enums[], mw_offload_nvme_enums[],
@@ -177,6 +180,9 @@ struct mw_layout {
     /* Types of products and of summed gradients, where they are not the
      * workload's (MW_DTYPE_OF_WORKLOAD); mw_work_dtype resolves them. */
     int dtype, grad_dtype;
+    /* The same of the optimizer's states: 0 the workload's, else 1 + enum
+     * mw_main_params, 1 + enum mw_dtype; mw_work_optimizer resolves them. */
+    int main_params, exp_avg, exp_avg_sq;
     int overlap_off; /* bits of mw_overlap; 0: what the stack hides is hidden */
     int bucket_size; /* gradients, by elements, of one reduction over dp, and
                         under ZeRO-1 weights of one gather; 0: the stack's */
@@ -346,6 +352,21 @@ extern const struct mw_field mw_layout_fields[];
          .offset = (at) + offsetof(struct mw_layout, grad_dtype),              \
          .enums = mw_dtype_choice_enums,                                       \
          .doc = "type of summed gradients; the workload's if absent"},         \
+        {.key = "main_params_dtype",                                           \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, main_params),             \
+         .enums = mw_main_params_choice_enums,                                 \
+         .doc = "copy of low-precision weights; the workload's if absent"},    \
+        {.key = "exp_avg_dtype",                                               \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, exp_avg),                 \
+         .enums = mw_moment_choice_enums,                                      \
+         .doc = "type of first moments; the workload's if absent"},            \
+        {.key = "exp_avg_sq_dtype",                                            \
+         .type = MW_F_ENUM,                                                    \
+         .offset = (at) + offsetof(struct mw_layout, exp_avg_sq),              \
+         .enums = mw_moment_choice_enums,                                      \
+         .doc = "type of second moments; the workload's if absent"},           \
         MW_LAYOUT_PART_ROW(at, offload_optimizer,                              \
                            "part of the optimizer's state in host memory"),    \
         MW_LAYOUT_PART_ROW(at, offload_weights,                                \

@@ -108,7 +108,8 @@ static bool rule_loss_chunks(const struct check *c)
 
 static bool rule_optimizer(const struct check *c)
 {
-    const char *why = mw_optimizer_refuses(&c->w->optimizer, c->l);
+    const struct mw_optimizer o = mw_work_optimizer(c->l, c->w);
+    const char *why = mw_optimizer_refuses(&o, c->l);
 
     return why == NULL || BROKEN(c, "%s", why);
 }
@@ -484,6 +485,7 @@ static const struct {
     {"grad_compression", "grad_compression", mw_rule_compression},
     {"bucket_size", "bucket_size", mw_rule_bucket},
     {"grad_dtype", "grad_dtype", rule_grad_dtype},
+    {"states", "exp_avg_dtype", mw_rule_states},
     {"optimizer", "zero", rule_optimizer},
     {"loss_chunks", "micro_batch", rule_loss_chunks},
     {"order", "order", rule_order},

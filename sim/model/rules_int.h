@@ -26,6 +26,7 @@ bool mw_rule_modules(const struct check *c);
 bool mw_rule_offload(const struct check *c);
 bool mw_rule_offload_nvme(const struct check *c);
 bool mw_rule_compression(const struct check *c);
+bool mw_rule_states(const struct check *c);
 bool mw_rule_vpp_group(const struct check *c);
 bool mw_rule_bucket(const struct check *c);
 

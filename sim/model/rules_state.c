@@ -161,3 +161,28 @@ bool mw_rule_vpp_group(const struct check *c)
                   "at most all %d, the last one too",
                   g, l->pp, m);
 }
+
+/* Types of states that the optimizer has. */
+bool mw_rule_states(const struct check *c)
+{
+    const struct mw_optimizer *o = &c->w->optimizer;
+    enum mw_dtype dtype = mw_work_dtype(c->l, c->w);
+
+    if (c->l->main_params > 1 + MW_MAIN_FP32 &&
+        (dtype == MW_FP32 || dtype == MW_TF32)) {
+        return BROKEN(c,
+                      "main_params_dtype %s: with dtype %s the weights are "
+                      "their own main copy",
+                      mw_main_params_choice_name(c->l->main_params),
+                      mw_dtype_name(dtype));
+    }
+    if ((c->l->exp_avg > 1 && !mw_optimizer_has_exp_avg(o)) ||
+        (c->l->exp_avg_sq > 1 && !mw_optimizer_has_exp_avg_sq(o))) {
+        return BROKEN(c, "optimizer %s has no %s moment of a type to choose",
+                      mw_optimizer_name(o->kind),
+                      c->l->exp_avg > 1 && !mw_optimizer_has_exp_avg(o)
+                          ? "first"
+                          : "second");
+    }
+    return true;
+}

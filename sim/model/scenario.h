@@ -42,6 +42,7 @@ extern const struct mw_enum mw_base_dtype_enums[];
 extern const struct mw_enum mw_scaling_enums[];
 extern const struct mw_enum mw_loss_enums[];
 extern const struct mw_enum mw_clip_enums[];
+extern const struct mw_enum mw_moment_enums[]; /* types of moments */
 /* Are gradients clipped by the norm of all of them? As the stack does. */
 enum mw_clip { MW_CLIP_STACK, MW_CLIP_NORM, MW_CLIP_NONE };
 struct mw_workload {
@@ -108,7 +109,9 @@ struct mw_limits {
     struct mw_int_list bucket_size; /* what is listed is enumerated */
     struct mw_int_list fsdp_unit, fsdp_prefetch; /* the same */
     struct mw_int_list vpp_group;                /* the same */
-    struct mw_int_list mtp_ahead;                /* the same */
+    /* Of enums mw_main_params and mw_dtype, the same. */
+    struct mw_int_list main_params, exp_avg, exp_avg_sq;
+    struct mw_int_list mtp_ahead; /* the same */
     /* Of enum mw_dtype and mw_grad_compression; what is listed is enumerated.
      */
     struct mw_int_list dtype, grad_dtype, grad_compression, cuda_graph;
@@ -209,6 +212,8 @@ void mw_limits_default(struct mw_limits *limits);
  * else the workload's. */
 enum mw_dtype mw_work_dtype(const struct mw_layout *layout,
                             const struct mw_workload *workload);
+struct mw_optimizer mw_work_optimizer(const struct mw_layout *layout,
+                                      const struct mw_workload *workload);
 enum mw_dtype mw_work_grad_dtype(const struct mw_layout *layout,
                                  const struct mw_workload *workload);
 

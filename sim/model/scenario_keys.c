@@ -77,11 +77,11 @@ static const struct mw_enum attention_enums[] = {
 static const struct mw_enum flops_enums[] = {
     {"full", FLOPS_FULL}, {"causal", FLOPS_CAUSAL}, {NULL, 0}};
 /* The types that moments are kept in (Megatron-LM, --exp-avg-dtype). */
-static const struct mw_enum moment_enums[] = {{"fp32", MW_FP32},
-                                              {"bf16", MW_BF16},
-                                              {"fp16", MW_FP16},
-                                              {"fp8", MW_FP8},
-                                              {NULL, 0}};
+const struct mw_enum mw_moment_enums[] = {{"fp32", MW_FP32},
+                                          {"bf16", MW_BF16},
+                                          {"fp16", MW_FP16},
+                                          {"fp8", MW_FP8},
+                                          {NULL, 0}};
 const struct mw_enum mw_lora_targets_enums[] = {
     {"all", MW_LORA_ALL},
     {"attention", MW_LORA_ATTENTION},
@@ -191,12 +191,12 @@ const struct mw_field mw_workload_fields[] = {
     {.key = "exp_avg_dtype",
      .type = MW_F_ENUM,
      .offset = W_AT(exp_avg),
-     .enums = moment_enums,
+     .enums = mw_moment_enums,
      .doc = "type of first moments"},
     {.key = "exp_avg_sq_dtype",
      .type = MW_F_ENUM,
      .offset = W_AT(exp_avg_sq),
-     .enums = moment_enums,
+     .enums = mw_moment_enums,
      .doc = "type of second moments"},
     {.key = "loss",
      .type = MW_F_ENUM,
@@ -435,6 +435,9 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "overlap_off",
                                         "etp",
                                         "vpp_group",
+                                        "main_params_dtype",
+                                        "exp_avg_dtype",
+                                        "exp_avg_sq_dtype",
                                         "zero",
                                         "sp",
                                         "schedule",

@@ -63,6 +63,13 @@ const struct mw_field mw_limits_fields[] = {
     COUNTS_ROW("vpp_group", vpp_group, MW_WAYS_MAX,
                "micro-batches a chunk takes in turn to enumerate; pp (0) if "
                "absent"),
+    WORDS_ROW("main_params_dtype", main_params, mw_main_params_enums,
+              "copies of low-precision weights to enumerate; the workload's if "
+              "absent"),
+    WORDS_ROW("exp_avg_dtype", exp_avg, mw_moment_enums,
+              "types of first moments to enumerate; the workload's if absent"),
+    WORDS_ROW("exp_avg_sq_dtype", exp_avg_sq, mw_moment_enums,
+              "types of second moments to enumerate; the workload's if absent"),
     COUNTS_ROW("zero", zero, 3, "ZeRO stages to enumerate"),
     WORDS_ROW("sp", sp, mw_bool_enums, "sequence parallelism, where tp > 1"),
     NAMES_ROW("schedule", schedule, "pipeline schedules to enumerate"),

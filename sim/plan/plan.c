@@ -300,6 +300,10 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
     if (l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
         h = hash_int(mw_hash64(h, "grad_dtype", 10), l->grad_dtype);
     }
+    if (l->main_params + l->exp_avg + l->exp_avg_sq > 0) {
+        h = hash_int(mw_hash64(h, "states", 6), l->main_params);
+        h = hash_int(hash_int(h, l->exp_avg), l->exp_avg_sq);
+    }
     if (mw_layout_offloads(l)) {
         h = hash_num(mw_hash64(h, "offload", 7), l->offload_optimizer);
         h = hash_num(hash_num(h, l->offload_weights), l->offload_activations);

@@ -108,6 +108,18 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     if (l->dtype != MW_DTYPE_OF_WORKLOAD) {
         mw_str_addf(text, "  dtype: %s\n", mw_dtype_choice_name(l->dtype));
     }
+    if (l->main_params != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(text, "  main_params_dtype: %s\n",
+                    mw_main_params_choice_name(l->main_params));
+    }
+    if (l->exp_avg != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(text, "  exp_avg_dtype: %s\n",
+                    mw_dtype_choice_name(l->exp_avg));
+    }
+    if (l->exp_avg_sq != MW_DTYPE_OF_WORKLOAD) {
+        mw_str_addf(text, "  exp_avg_sq_dtype: %s\n",
+                    mw_dtype_choice_name(l->exp_avg_sq));
+    }
     if (l->grad_dtype != MW_DTYPE_OF_WORKLOAD) {
         mw_str_addf(text, "  grad_dtype: %s\n",
                     mw_dtype_choice_name(l->grad_dtype));

@@ -27,7 +27,7 @@ struct mw_fast_key {
     int reshard, grad_compression, offload_nvme;
     int cp_inner, has_tied_copy, recompute_modules, dtype, grad_dtype,
         overlap_off, cuda_graph, dispatcher, shared_overlap, fsdp_unit,
-        fsdp_prefetch, mtp_ahead;
+        fsdp_prefetch, mtp_ahead, states;
     struct mw_router_load router;
     double offload_optimizer, offload_weights, offload_activations;
     struct mw_group group[MW_DIM_COUNT];

@@ -86,6 +86,7 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->mtp_ahead = l->mtp_ahead;
     key->dtype = l->dtype;
     key->grad_dtype = l->grad_dtype;
+    key->states = l->main_params | l->exp_avg << 8 | l->exp_avg_sq << 16;
     key->offload_nvme = (int)l->offload_nvme;
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;

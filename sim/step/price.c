@@ -352,10 +352,11 @@ void mw_step_set_types(struct mw_step_price *p, const struct mw_layout *layout)
     p->work.grad_dtype = mw_work_grad_dtype(layout, w);
     p->weight_bytes = is_fp32 ? 4 : 2;
     p->grad_bytes = mw_dtype_bytes(p->work.grad_dtype);
-    p->optimizer_bytes = mw_optimizer_bytes(&w->optimizer, dtype);
+    p->optimizer = mw_work_optimizer(layout, w);
+    p->optimizer_bytes = mw_optimizer_bytes(&p->optimizer, dtype);
     p->update_bytes = mw_optimizer_traffic_bytes(
-        &w->optimizer, dtype, p->grad_bytes, p->weight_bytes);
-    p->has_main = mw_optimizer_has_main(&w->optimizer, dtype);
+        &p->optimizer, dtype, p->grad_bytes, p->weight_bytes);
+    p->has_main = mw_optimizer_has_main(&p->optimizer, dtype);
 }
 
 void mw_step_price_begin(struct mw_step_price *p,

@@ -102,7 +102,7 @@ static double unit_bytes(const struct mw_step_price *p, int unit)
 static bool shards_master(const struct mw_step_price *p)
 {
     return p->ctx->stack.memory.shards_master > 0 &&
-           p->scenario->workload.optimizer.main != MW_MAIN_NONE;
+           p->optimizer.main != MW_MAIN_NONE;
 }
 
 /* Are layers' weights gathered (or cast from the master) for each pass? */
@@ -412,8 +412,7 @@ static double shared_bytes(const struct mw_step_price *p,
     if (shards_master(p)) {
         return p->weight_bytes * (zero >= 3 ? n->share : n->whole);
     }
-    return habit->remainders > 0 &&
-                   p->scenario->workload.optimizer.main == MW_MAIN_FP32
+    return habit->remainders > 0 && p->optimizer.main == MW_MAIN_FP32
                ? 2 * (zero >= 1 ? n->share : n->whole)
                : 0;
 }

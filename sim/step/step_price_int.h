@@ -112,6 +112,7 @@ struct mw_step_price {
     int n_kinds;  /* of units: without KEPT ones and MTP, without MTP, or all */
     int layer[2]; /* a dense and an MoE layer of the model; -1: none */
     int local[2]; /* with a window where others of the kind have none, or -1 */
+    struct mw_optimizer optimizer; /* with the layout's types of states */
     double weight_bytes, grad_bytes, optimizer_bytes; /* per parameter */
     double update_bytes; /* read and written per parameter in its update */
     bool has_main;       /* low-precision weights with a copy beside them */

@@ -84,7 +84,7 @@ void mw_step_count_update(const struct mw_step_price *p,
                           const struct mw_param *param,
                           struct mw_unit_size *size)
 {
-    const struct mw_optimizer *o = &p->scenario->workload.optimizer;
+    const struct mw_optimizer *o = &p->optimizer;
 
     if (mw_optimizer_is_uniform(o)) {
         return;
@@ -101,15 +101,14 @@ void mw_step_count_update(const struct mw_step_price *p,
 
 bool mw_step_reduces_whole(const struct mw_step_price *p)
 {
-    return p->layout->zero == 0 ||
-           p->scenario->workload.optimizer.kind == MW_OPTIMIZER_MUON;
+    return p->layout->zero == 0 || p->optimizer.kind == MW_OPTIMIZER_MUON;
 }
 
 struct mw_step_update mw_step_update_of(const struct mw_step_price *p,
                                         const int n_units[MW_UNIT_COUNT],
                                         bool has_tied_twin)
 {
-    const struct mw_optimizer *o = &p->scenario->workload.optimizer;
+    const struct mw_optimizer *o = &p->optimizer;
     double bytes[2] = {0, 0}, muon_s[2] = {0, 0}, longest_s = 0;
 
     if (mw_optimizer_is_uniform(o)) {

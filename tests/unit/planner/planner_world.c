@@ -33,17 +33,30 @@ void open_world(struct world *w, const char *file, int n_nodes)
     open_cluster(w, n_nodes);
 }
 
+static void parse(struct world *w, const char *text)
+{
+    struct mw_err err = {0};
+
+    if (mw_scenario_parse("test.yaml", text, strlen(text), &w->scenario,
+                          &err) != MW_OK) {
+        fail_msg("%s", err.text);
+    }
+    open_cluster(w, 0);
+}
+
 void parse_world(struct world *w, const char *text)
 {
     struct mw_err err = {0};
 
     assert_int_equal(mw_hwdb_load(NULL, &w->db, &err), MW_OK);
     mw_coll_library_lend(w->db);
-    if (mw_scenario_parse("test.yaml", text, strlen(text), &w->scenario,
-                          &err) != MW_OK) {
-        fail_msg("%s", err.text);
-    }
-    open_cluster(w, 0);
+    parse(w, text);
+}
+
+void reparse_world(struct world *w, const char *text)
+{
+    mw_scenario_release(&w->scenario);
+    parse(w, text);
 }
 
 void close_world(struct world *w)

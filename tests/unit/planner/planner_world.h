@@ -18,6 +18,8 @@ struct world {
 void open_world(struct world *w, const char *file, int n_nodes);
 /* A scenario given as text. */
 void parse_world(struct world *w, const char *text);
+/* Another scenario on the same database. */
+void reparse_world(struct world *w, const char *text);
 void close_world(struct world *w);
 
 /* Draws until a layout is legal; schedules are drawn among kinds that can be

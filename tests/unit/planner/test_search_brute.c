@@ -96,13 +96,15 @@ static void random_world(uint64_t seed, struct world *w)
                           "offload_optimizer: [0, 0.5]"
         : seed % 4 == 1 ? ", grad_compression: [onebit, zeropp], "
                           "offload_activations: [0.25, 1]"
-        : seed % 4 == 0 ? ", bucket_size: [0, 5000000, 100000000], "
-                          "cuda_graph: [stack, attn, full_iteration], "
-                          "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
-                        : ", mtp_ahead: [0, 1], vpp_group: [0, 2, 4], "
-                          "recompute_modules: [[mlp], [core_attn, "
-                          "layernorm], core_attn], overlap_off: [[tp], "
-                          "[grad_reduce, tp]]";
+        : seed % 4 == 0
+            ? ", bucket_size: [0, 5000000, 100000000], "
+              "exp_avg_dtype: [bf16, fp32], main_params_dtype: [none, fp32], "
+              "cuda_graph: [stack, attn, full_iteration], "
+              "fsdp_unit: [0, 2], fsdp_prefetch: [-1, 1]"
+            : ", mtp_ahead: [0, 1], vpp_group: [0, 2, 4], "
+              "recompute_modules: [[mlp], [core_attn, "
+              "layernorm], core_attn], overlap_off: [[tp], "
+              "[grad_reduce, tp]]";
 
     snprintf(text, sizeof text,
              "format: 1\n"

@@ -11,6 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+static void open_text(struct world *w, const char *text)
+{
+    if (w->db) {
+        reparse_world(w, text);
+    } else {
+        parse_world(w, text);
+    }
+}
+
 static void open_limits(struct world *w, bool has_experts, const char *limits)
 {
     char text[512];
@@ -23,11 +32,12 @@ static void open_limits(struct world *w, bool has_experts, const char *limits)
              "limits: {vpp: [1, 2]%s%s}\n",
              has_experts ? "mixtral-8x7b, layers: 8" : "llama3-8b, layers: 9",
              *limits ? ", " : "", limits);
-    parse_world(w, text);
+    open_text(w, text);
 }
 
 struct found {
     double best_s; /* infinite: no plan */
+    double peak_bytes;
     uint64_t evaluated;
     bool is_proved;
     struct mw_layout layout;
@@ -58,6 +68,7 @@ static struct found find(const struct world *w, const char *key,
     if (status == MW_OK) {
         f.best_s = r.plans[0].step_time_s;
         f.layout = r.plans[0].layout;
+        f.peak_bytes = r.plans[0].peak_bytes;
         snprintf(f.order, sizeof f.order, "%s", f.layout.order);
     }
     mw_search_result_release(&r);
@@ -73,6 +84,9 @@ static const struct {
             {"etp", "1", "2", true, false},
             {"vpp_group", "2", "4", false, false},
             {"zero", "2", "3", false, false},
+            {"main_params_dtype", "fp16", "none", false, false},
+            {"exp_avg_dtype", "fp32", "bf16", false, false},
+            {"exp_avg_sq_dtype", "bf16", "fp8", false, false},
             {"sp", "false", "true", false, false},
             {"schedule", "zb-v", "zb-h1", false, false},
             {"schedule", "hanayo", "gpipe", false, false},
@@ -99,6 +113,7 @@ static const char *beside(const char *key)
     return strcmp(key, "sp") == 0         ? "tp: [2, 4], micro_batch: 1"
            : strcmp(key, "order") == 0    ? "tp: 2, cp: 1, pp: [2, 4]"
            : strcmp(key, "schedule") == 0 ? "pp: 2, micro_batch: 1"
+           : strstr(key, "_dtype")        ? "tp: 2, pp: [1, 2], micro_batch: 1"
            : strcmp(key, "vpp_group") == 0
                ? "pp: 2, tp: 2, schedule: interleaved-1f1b, micro_batch: 1"
            : strcmp(key, "cp_form") == 0 ? "cp: [2, 4], micro_batch: 1"
@@ -114,22 +129,21 @@ static const char *beside(const char *key)
 static void test_list_is_best_of_its_values(void **state)
 {
     (void)state;
+    struct world w = {0};
+
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *key = rows[i].key, *other = beside(key);
         bool is_wide = rows[i].may_offload;
         char limits[256];
-        struct world w, listed;
         struct found a, b, both;
 
         open_limits(&w, rows[i].has_experts, other);
         a = find(&w, key, fixed(key, rows[i].a), is_wide);
         b = find(&w, key, fixed(key, rows[i].b), is_wide);
-        close_world(&w);
         snprintf(limits, sizeof limits, "%s, %s: [%s, %s]", other, key,
                  rows[i].b, rows[i].a);
-        open_limits(&listed, rows[i].has_experts, limits);
-        both = find(&listed, NULL, NULL, is_wide);
-        close_world(&listed);
+        open_limits(&w, rows[i].has_experts, limits);
+        both = find(&w, NULL, NULL, is_wide);
         if (both.evaluated != a.evaluated + b.evaluated ||
             !mw_near(both.best_s, fmin(a.best_s, b.best_s), 1e-12, 0) ||
             !both.is_proved) {
@@ -139,13 +153,14 @@ static void test_list_is_best_of_its_values(void **state)
                      (unsigned long long)b.evaluated);
         }
     }
+    close_world(&w);
 }
 
 /* A list has nothing to say of what a layout does not have. */
 static void test_lists_without_a_meaning(void **state)
 {
     (void)state;
-    struct world w;
+    struct world w = {0};
 
     open_limits(&w, false,
                 "tp: 1, cp: 1, pp: 1, dp: 8, zero: [1, 3], sp: true, schedule: "
@@ -158,7 +173,6 @@ static void test_lists_without_a_meaning(void **state)
     assert_int_equal(f.layout.cp_form, MW_CP_GATHER);
     assert_int_equal(f.layout.offload_nvme, MW_NVME_NONE);
     assert_int_equal(f.layout.etp, 1);
-    close_world(&w);
 
     open_limits(&w, false, "tp: 8, zero: 3, reshard: false, dp_shard: 2");
     f = find(&w, NULL, NULL, false);
@@ -173,7 +187,7 @@ static void test_lists_without_a_meaning(void **state)
 static void test_lists_reach_further(void **state)
 {
     (void)state;
-    struct world w;
+    struct world w = {0};
 
     parse_world(&w,
                 "format: 1\nmodel: {preset: gpt2, layers: 9}\n"
@@ -194,7 +208,7 @@ static void test_lists_reach_further(void **state)
 static void test_ranges_are_lists(void **state)
 {
     (void)state;
-    struct world range, list;
+    struct world range = {0}, list = {0};
 
     open_limits(&range, false, "tp: {from: 1, to: 4}, zero: 1");
     open_limits(&list, false, "tp: [1, 2, 3, 4], zero: [1]");
@@ -208,6 +222,55 @@ static void test_ranges_are_lists(void **state)
     close_world(&list);
 }
 
+static struct found find_states(struct world *w, const char *workload,
+                                const char *limits)
+{
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "format: 1\nmodel: {preset: llama3-8b, layers: 8}\n"
+             "cluster: {system: dgx-h100, nodes: 1}\n"
+             "workload: {seq: 4096, global_batch: 8%s}\n"
+             "limits: {micro_batch: 1, tp: 2, dp: 4, zero: 1%s}\n",
+             workload, limits);
+    open_text(w, text);
+    return find(w, NULL, NULL, false);
+}
+
+/* Types of states that a layout chooses cost what the workload's do: a bf16
+ * first moment of 4 replicas saves half a byte of each of a rank's 1.4e9
+ * elements. */
+static void test_states_are_the_workloads(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    struct found plain = find_states(&w, "", "");
+    struct found own = find_states(&w, "", ", exp_avg_dtype: bf16");
+    struct found given = find_states(&w, ", exp_avg_dtype: bf16", "");
+    struct found all = find_states(&w, "",
+                                   ", exp_avg_dtype: bf16, exp_avg_sq_dtype: "
+                                   "fp8, main_params_dtype: none");
+    struct found all_given =
+        find_states(&w,
+                    ", exp_avg_dtype: bf16, exp_avg_sq_dtype: fp8, "
+                    "main_params_dtype: none",
+                    "");
+    struct found back =
+        find_states(&w, ", exp_avg_dtype: bf16", ", exp_avg_dtype: fp32");
+
+    mw_assert_near(own.best_s, given.best_s, 0, 0);
+    mw_assert_near(own.peak_bytes, given.peak_bytes, 0, 0);
+    mw_assert_near(all.best_s, all_given.best_s, 0, 0);
+    mw_assert_near(all.peak_bytes, all_given.peak_bytes, 0, 0);
+    mw_assert_near(back.peak_bytes, plain.peak_bytes, 0, 0);
+    mw_assert_near(back.best_s, plain.best_s, 0, 0);
+    /* Layers and ends: 8 x 218e6 and 2 x 525e6, halved by tp. */
+    mw_assert_near(plain.peak_bytes - own.peak_bytes,
+                   (8 * 218.1e6 + 2 * 525.3e6) / 2 * 2 / 4, 0.01, 0);
+    assert_true(own.best_s < plain.best_s);
+    close_world(&w);
+}
+
 static void test_unknown_names(void **state)
 {
     (void)state;
@@ -217,7 +280,7 @@ static void test_unknown_names(void **state)
 
     mw_search_opts_default(&opts);
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        struct world w;
+        struct world w = {0};
         struct mw_search_result r;
         struct mw_err err = {0};
 
@@ -237,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_lists_without_a_meaning),
         cmocka_unit_test(test_lists_reach_further),
         cmocka_unit_test(test_ranges_are_lists),
+        cmocka_unit_test(test_states_are_the_workloads),
         cmocka_unit_test(test_unknown_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

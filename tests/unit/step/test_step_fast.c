@@ -97,6 +97,11 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
         l->bucket_size = 1 << (14 + draw_int(i, 24, 14));
     }
     l->cuda_graph = (enum mw_cuda_graph)draw_int(i, 25, 5);
+    if (draw_int(i, 33, 3) == 0) {
+        l->main_params = draw_int(i, 34, 4);
+        l->exp_avg = draw_int(i, 35, 2) * (1 + (int)MW_BF16);
+        l->exp_avg_sq = draw_int(i, 36, 2) * (1 + (int)MW_FP8);
+    }
 }
 
 static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
