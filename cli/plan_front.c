@@ -40,7 +40,7 @@ static enum mw_status job_of(const struct mw_plan_args *a,
                              const struct mw_front_point *p,
                              struct mw_sim_job *out, struct mw_err *err)
 {
-    struct mw_scenario of = *scenario; /* sizes alone matter here */
+    struct mw_scenario of = mw_sim_job_of(scenario, &p->plan.layout);
     struct mw_cost_ctx part = *ctx;
 
     of.cluster.n_nodes = part.n_nodes = p->n_nodes;

@@ -47,9 +47,10 @@ static enum mw_status say_job(const struct mw_plan_args *a,
                               const struct mw_search_result *r, json_t *json,
                               struct mw_err *err)
 {
+    const struct mw_scenario of = mw_sim_job_of(scenario, &r->plans[0].layout);
     struct mw_sim_job job;
-    enum mw_status status = mw_sim_job_make(&a->job, scenario, ctx,
-                                            r->plans[0].step_time_s, &job, err);
+    enum mw_status status =
+        mw_sim_job_make(&a->job, &of, ctx, r->plans[0].step_time_s, &job, err);
 
     if (status == MW_OK && json) {
         mw_json_set(json, "job", mw_sim_job_json(&job));

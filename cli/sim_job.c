@@ -282,6 +282,15 @@ enum mw_status mw_sim_job_bound_energy(struct mw_sim_job *job,
     return s;
 }
 
+struct mw_scenario mw_sim_job_of(const struct mw_scenario *scenario,
+                                 const struct mw_layout *layout)
+{
+    struct mw_scenario of = *scenario;
+
+    of.workload.optimizer = mw_work_optimizer(layout, &scenario->workload);
+    return of;
+}
+
 enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
                                const struct mw_scenario *scenario,
                                const struct mw_cost_ctx *ctx,

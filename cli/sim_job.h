@@ -31,6 +31,10 @@ struct mw_sim_job {
     double energy_J;       /* at most */
     double least_energy_J; /* NaN: not known */
 };
+/* The scenario with the types of states that a layout chose, which checkpoints
+ * are made of. */
+struct mw_scenario mw_sim_job_of(const struct mw_scenario *scenario,
+                                 const struct mw_layout *layout);
 /* MW_EINPUT when a constant of the database is missing. */
 enum mw_status mw_sim_job_make(const struct mw_sim_job_args *args,
                                const struct mw_scenario *scenario,

@@ -230,9 +230,10 @@ static enum mw_status show(const struct args *a, struct mw_sim_view *view,
         return status;
     }
     if (a->job.tokens > 0) {
-        enum mw_status s =
-            mw_sim_job_make(&a->job, view->scenario, view->ctx,
-                            view->result->step_time_s, &job, err);
+        const struct mw_scenario of =
+            mw_sim_job_of(view->scenario, &view->plan->layout);
+        enum mw_status s = mw_sim_job_make(
+            &a->job, &of, view->ctx, view->result->step_time_s, &job, err);
 
         s = s != MW_OK
                 ? s

@@ -72,6 +72,20 @@ interrupted 0.5 "$gpt" --fix schedule=hanayo,tp=8 -o stopped.yaml
 interrupted 1 "$gpt" --objective 'cost_per_token within 1 %, memory' --space full
 interrupted 0.5 "$gpt" --pareto time,gpus,cost --space full
 
+# Types of states: a layout's are written, priced and saved as the workload's are.
+states() { # FILE WORKLOAD LAYOUT
+    printf 'format: 1\nmodel: llama3-8b\ncluster: {system: dgx-h100, nodes: 1}\nworkload: {seq: 8192, global_batch: 32%s}\nlayout: {dp: 8, zero: 1%s}\n' "$2" "$3" >"$1"
+}
+states given.yaml ', exp_avg_dtype: bf16, main_params_dtype: fp16' ''
+states own.yaml '' ', exp_avg_dtype: bf16, main_params_dtype: fp16'
+expect 0 "$mw" sim given.yaml --tokens 1e12 --json
+GIVEN=$(python3 -c 'import json; o = json.load(open("stdout.txt")); print(o["step_time_s"], o["memory"]["peak_bytes"], o["job"]["checkpoint_bytes"])')
+expect 0 "$mw" sim own.yaml --tokens 1e12 --json
+export GIVEN
+json "os.environ['GIVEN'] == '%s %s %s' % (o['step_time_s'], o['memory']['peak_bytes'], o['job']['checkpoint_bytes'])"
+expect 0 "$mw" plan own.yaml --fix tp=1,pp=1,dp=8,zero=3,exp_avg_dtype=bf16 --quiet -o own.plan.yaml
+grep -qx '  exp_avg_dtype: bf16' own.plan.yaml || fail "states: $(cat own.plan.yaml)"
+
 # Infeasible: what binds and what would help.
 scenario 1 64 >small.yaml
 expect 1 "$mw" plan small.yaml --json
