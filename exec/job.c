@@ -283,6 +283,16 @@ static enum mw_status check_model(const struct mw_model *m,
         return lacks(err, "model", "moe", "biases of routers",
                      "take experts without them");
     }
+    if (m->moe.bias || m->moe.clamp) {
+        return lacks(err, "model", "moe", "biases and clamps of experts",
+                     "take experts without them");
+    }
+    if (m->window.tokens > 0 || m->sinks) {
+        return lacks(err, "model",
+                     m->sinks ? "attention_sinks" : "attention_window",
+                     "windows and sinks of attention",
+                     "take a model whose layers attend to all tokens");
+    }
     if (m->mla.on) {
         return lacks(err, "model", "mla", "latent attention",
                      "take a model with MHA or GQA");

@@ -49,6 +49,7 @@ static const struct mw_rule rules[] = {
     {"host_recompute_modules", HOST, "recompute_modules <= 1", "our host executor recomputes the attention core or whole layers", "exec/job.c"},
     {"host_offload", HOST, "!offload_weights && !offload_activations && !offload_nvme",
      "our host executor offloads optimizer states to memory alone", "exec/job.c"},
+    {"host_window", HOST, "!window && !sinks", "our host executor attends to all tokens, without sinks", "exec/job.c"},
     {"host_packed", HOST, "packed -> cp == 1 || cp_form == 'a2a'", "our host executor has packed sequences in no ring or gather", "exec/job.c"},
     {"host_packed_parts", HOST, "packed -> schedule != 'seq1f1b'", "our host executor has no parts of packed sequences", "exec/job.c"},
     {"host_parts", HOST, "schedule == 'seq1f1b' -> cp == 1", "our host executor has no parts of sequences with cp {cp}", "exec/job.c"},

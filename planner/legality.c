@@ -209,7 +209,7 @@ static void fill_work(const struct mw_model *m, const struct mw_workload *w,
     v[V_scaling] = ID_SCALING + (int64_t)w->scaling;
     v[V_flash] = w->is_flash;
     v[V_dropout] = w->has_dropout;
-    v[V_bias] = m->bias_mlp;
+    v[V_bias] = m->bias_mlp || m->moe.bias;
     v[V_mtp] = m->n_mtp;
     v[V_learned] = m->position == MW_POS_LEARNED;
     v[V_window] = m->window.tokens;

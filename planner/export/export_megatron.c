@@ -414,7 +414,8 @@ static enum mw_status check(const struct mw_export_in *in, struct mw_err *err)
                                 "the MLP's activation is neither GELU nor "
                                 "SwiGLU");
     }
-    if (m->bias_mlp ? !m->bias_qkv || !m->bias_proj : m->bias_proj) {
+    if (m->bias_mlp || m->moe.bias ? !m->bias_qkv || !m->bias_proj
+                                   : m->bias_proj) {
         return mw_export_refuse(err, "megatron_biases",
                                 "biases are of all products, of none, or of "
                                 "query, key and value alone");

@@ -176,6 +176,13 @@ static void put_experts(struct mw_args *w)
         return;
     }
     mw_args_number(w, "num-experts", e->n_experts);
+    if (e->clamp) {
+        mw_export_note(w->out,
+                       "experts' gates and ups are clamped: in the place of "
+                       "--swiglu name the model's own activation (gpt-oss: "
+                       "--quick-geglu --glu-linear-offset 1.0 "
+                       "--activation-func-clamp-value 7.0)");
+    }
     mw_args_number(w, "moe-ffn-hidden-size", e->ffn);
     put_router(w);
     put_layers_that(w, "moe-layer-freq", mw_model_layer_is_moe);
@@ -238,7 +245,7 @@ void mw_args_model(struct mw_args *w)
     if (m->is_gated) {
         mw_args_flag(w, "swiglu");
     }
-    if (!m->bias_mlp) {
+    if (!m->bias_mlp && !m->moe.bias) {
         mw_args_flag(w, "disable-bias-linear");
         if (m->bias_qkv) {
             mw_args_flag(w, "add-qkv-bias");

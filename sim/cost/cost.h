@@ -160,8 +160,11 @@ struct mw_stack {
     double attention; /* rate of its fused attention over the best kernel's */
     double attention_back; /* the same of the backward pass */
     double grouped; /* rate of its experts' products over one batched product */
-    bool sums_in_place; /* weight gradients' products add to what is
-                           there (gradient_accumulation_fusion) */
+    bool splits_experts; /* biases and clamps of routed experts are kernels of
+                            their own (Megatron-LM, until its fused grouped
+                            products) */
+    bool sums_in_place;  /* weight gradients' products add to what is
+                            there (gradient_accumulation_fusion) */
     /* Multiprocessors that overlapped communication takes, by what it does;
      * MW_SMS_NCCL: as many as NCCL has channels for it. */
     double comm_sms, tp_gather_sms, tp_reduce_sms, ep_sms;

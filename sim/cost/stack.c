@@ -44,7 +44,8 @@ enum {
     CHUNKS = 4096,   /* of products beside TP collectives */
     NO_CLIP = 8192,  /* no norm of the gradients, no clipping */
     CLIPS_ABOVE = 16384, /* gradients are scaled where the norm is too large */
-    COMBINES = 32768     /* and unscaled in the same pass */
+    COMBINES = 32768,    /* and unscaled in the same pass */
+    SPLITS = 65536       /* biases and clamps of experts are kernels apart */
 };
 
 static const struct {
@@ -55,10 +56,10 @@ static const struct {
     {"megatron-core",
      "Megatron-Core, NeMo and Megatron-Bridge since 2024 with "
      "overlapped gradients, parameters and tensor parallelism",
-     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS | SPLITS},
     {"megatron-core-nemo",
      "NeMo and Megatron-Bridge: masters are kept as remainders of weights",
-     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | BINDS | SPLITS},
     {"megatron-core-nemo-graphs",
      "the same with whole iterations in CUDA graphs and fused grouped "
      "products (Megatron-Bridge 0.5.1 of 2026-07, NeMo 26.06, on Blackwell)",
@@ -67,10 +68,10 @@ static const struct {
      "Megatron-LM's own script on Megatron-Core of 2024 (r0.8), whose "
      "arguments "
      "default to dropout in attention and behind it",
-     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE},
+     SCATTERS | SENDS_ONCE | CHUNKS | CLIPS_ABOVE | SPLITS},
     {"megatron-core-serial",
      "Megatron-Core with every overlap off and all-to-alls of NCCL",
-     SCATTERS | SORTS | PRESCALES | LISTS | CLIPS_ABOVE},
+     SCATTERS | SORTS | PRESCALES | LISTS | CLIPS_ABOVE | SPLITS},
     {"megatron-2021", "Megatron-LM before flash attention (2019 to 2021)",
      SCATTERS | CLIPS_ABOVE},
     {"megatron-2021-whole",
@@ -283,6 +284,7 @@ enum mw_status mw_cost_ctx_set_stack(struct mw_cost_ctx *ctx, const char *name,
         ctx->stack.sorts = (stacks[i].habits & SORTS) != 0;
         ctx->stack.tensor_lists = (stacks[i].habits & LISTS) != 0;
         ctx->stack.sums_in_place = (stacks[i].habits & IN_PLACE) != 0;
+        ctx->stack.splits_experts = (stacks[i].habits & SPLITS) != 0;
         ctx->stack.binds = (stacks[i].habits & BINDS) != 0;
         ctx->stack.contends = true;
         ctx->stack.clips_above = (stacks[i].habits & CLIPS_ABOVE) != 0;

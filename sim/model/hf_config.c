@@ -90,7 +90,7 @@ static const struct arch archs[] = {
      &llama_keys,
      GPT_OSS,
      {LLAMA_IMPLIED, .bias_qkv = true, .bias_proj = true, .sinks = true,
-      .moe = {.router_bias = true, .bias = true},
+      .moe = {.router_bias = true, .bias = true, .clamp = true},
       .window = {.global_every = 2}}},
     {"Gemma2ForCausalLM",
      "gemma2",

@@ -30,6 +30,8 @@ struct mw_moe {
     bool shared_gate;  /* sigmoid gate on the shared expert (Qwen2-MoE) */
     bool router_bias;  /* expert-bias vector of the router (DeepSeek-V3) */
     bool bias;         /* biases of the routed experts' products (gpt-oss) */
+    bool clamp;        /* their gates and ups are clamped before the activation
+                          (gpt-oss's swiglu_limit) */
     int node_limit;    /* a token's experts lie on so many nodes at most
                           (group-limited routing); 0: any */
     bool fp8_dispatch; /* tokens and gradients go to the experts in FP8, and
@@ -341,6 +343,9 @@ struct mw_work {
     enum mw_dtype dtype;      /* of activations and GEMM inputs */
     bool is_flash;            /* fused attention (no s x s tensor stored) */
     bool has_dropout;         /* masks stored (Megatron of 2021) */
+    bool splits_experts;      /* biases and clamps of routed experts are a
+                                 kernel for each line of code */
+    bool wide_probs;          /* ... with the routers' probabilities in fp32 */
     bool sums_in_place;       /* has_dropout's time: a product adds to the
                                  gradient itself */
     enum mw_dtype grad_dtype; /* that weight gradients accumulate in */

@@ -122,18 +122,75 @@ static void hold_routed(const struct mw_sizes *s, struct mw_fsteps *out)
     }
 }
 
+/*
+ * Megatron-LM clamps the two halves of the first product's output and puts them
+ * together again (core/fusions/fused_bias_geglu.py,
+ * weighted_bias_quick_geglu_impl): two kernels that read and write a half each
+ * and one that does the whole. Backward each half reads what was clamped and
+ * its gradient and writes one, and both are put together. The clamped copy is
+ * what the activation keeps.
+ */
+static void add_clamp(const struct mw_sizes *s, int64_t rows, int64_t width,
+                      struct mw_fsteps *out)
+{
+    double whole = x_bytes(s, (double)rows, (double)(n_in(s->m) * width));
+    struct mw_fstep *step;
+
+    if (!s->m->moe.clamp || !s->work->splits_experts) {
+        return;
+    }
+    step = mw_fstep_simple(out, s, MW_OP_ACTIVATION, "expert_clamp", rows,
+                           n_in(s->m) * width, 4 * whole, whole);
+    step->bytes_b = 5 * whole;
+    step->op.is_routed = true;
+    mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
+}
+
+/*
+ * The second product's bias, times the router's probability, expert by expert
+ * (core/transformer/moe/experts.py, TEGroupedMLP._apply_bias): the product of
+ * bias and probability is written, added to the rows, and the experts' rows put
+ * together. Backward the gradient is put together, multiplied by either, and
+ * both products are summed up. DeepEP and HybridEP bring fp32 probabilities
+ * (core/transformer/moe/token_dispatcher.py), and then all this is in fp32,
+ * with a cast at either end.
+ */
+static void add_bias(const struct mw_sizes *s, int64_t rows,
+                     struct mw_fsteps *out)
+{
+    double x = x_bytes(s, (double)rows, (double)s->m->hidden);
+    struct mw_fstep *step;
+
+    if (!s->m->moe.bias || !s->work->splits_experts) {
+        return;
+    }
+    step = mw_fstep_simple(out, s, MW_OP_ADD, "expert_bias", rows, s->m->hidden,
+                           6 * x, 0);
+    step->bytes_b = 8 * x;
+    if (s->work->wide_probs && s->el < 4) { /* x of 2 bytes, fp32 of 4 */
+        step->op.bytes = 14 * x;
+        step->bytes_b = 20 * x;
+    }
+    step->op.is_routed = true;
+}
+
 /* Products of `rows` tokens over all of the rank's experts. */
 static void add_products(const struct mw_sizes *s, int64_t rows,
                          struct mw_fsteps *out)
 {
     int64_t hidden = s->m->hidden;
     int64_t width = s->m->moe.ffn / s->work->layout->etp;
+    size_t clamp;
 
     add_grouped(s, "expert_fc1", rows, n_in(s->m) * width, hidden, out);
+    clamp = out->n;
+    add_clamp(s, rows, width, out);
     add_act(s, "expert_act", rows, width, out)->op.is_routed = true;
-    mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT, 0);
+    mw_fsteps_tag(out, out->n - 1, MW_MODULE_MOE_ACT,
+                  out->n - 1 > clamp ? MW_MODULE_MOE_ACT : 0);
     add_grouped(s, "expert_fc2", rows, hidden, width, out);
     mw_fsteps_tag(out, out->n - 1, 0, MW_MODULE_MOE_ACT);
+    add_bias(s, rows, out);
     hold_routed(s, out);
 }
 

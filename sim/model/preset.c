@@ -52,7 +52,8 @@ struct preset {
                 .top_k = 4,                                                    \
                 .ffn = 2880,                                                   \
                 .router_bias = true,                                           \
-                .bias = true}
+                .bias = true,                                                  \
+                .clamp = true}
 
 /* Nemotron: layer norm, squared ReLU, rotary positions, no biases. */
 #define NEMOTRON                                                               \

@@ -410,6 +410,7 @@ static bool is_young_default(const struct mw_field *f, const void *base)
                                         "window_form",
                                         "attention_sinks",
                                         "bias",
+                                        "clamp",
                                         "fp8_dispatch",
                                         "spare_nodes",
                                         "leaf_nodes",

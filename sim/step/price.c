@@ -387,6 +387,7 @@ void mw_step_price_begin_under(struct mw_step_price *p,
                  .is_flash = w->is_flash,
                  .has_dropout = w->has_dropout,
                  .sums_in_place = ctx->stack.sums_in_place,
+                 .splits_experts = ctx->stack.splits_experts,
                  .lora_rank = w->lora_rank,
                  .lora_targets = w->lora_targets,
                  .base_dtype = w->base_dtype,
@@ -397,6 +398,7 @@ void mw_step_price_begin_under(struct mw_step_price *p,
         .n_copies = mw_step_copies_of(layout),
         .has_tied_copy = mw_step_copies_tied(scenario, layout),
         .router = *load};
+    p->work.wide_probs = layout->ep > 1 && mw_step_sends_once(p);
     mw_step_set_types(p, layout);
     mw_step_place_groups(p, layout);
     find_layers(p);

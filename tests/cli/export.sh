@@ -57,6 +57,12 @@ scenario alone llama3-8b 2 'tp: 1, dp: 16, micro_batch: 1'
 expect 0 "$mw" export alone.yaml --to megatron-core -o out.args
 args "'tp-comm-overlap' not in o"
 
+# gpt-oss: biases of all products, experts' among them, and clamps.
+scenario oss gpt-oss-20b 1 'dp: 8, ep: 8, zero: 1, micro_batch: 1, dispatcher: alltoall'
+expect 0 "$mw" export oss.yaml --to megatron-core -o out.args
+args "o['window-size'] == '127,0' and o['softmax-type'] == 'learnable' and 'disable-bias-linear' not in o and o['num-experts'] == '32'"
+grep -q 'activation-func-clamp-value' stderr.txt || fail "no note"
+
 # Uneven layers, multi-token prediction, experts, latent attention.
 scenario uneven deepseek-v3 128 'tp: 8, sp: true, pp: 8, dp: 16, ep: 16, zero: 1, micro_batch: 1, schedule: 1f1b, recompute: full' ', dtype: fp8'
 expect 0 "$mw" export uneven.yaml --to megatron-core -o out.args

@@ -70,6 +70,14 @@ static void refusals(void **state)
     l.cp_form = MW_CP_RING;
     check_refused("gpt-small", "fp32, attention: flash, doc_tokens: 4", &l,
                   "packed sequences in a ring");
+    l = layout(1, 1, 1, 4);
+    check_refused("{preset: gpt-small, attention_window: 4, global_every: 2}",
+                  "fp32", &l, "windows and sinks of attention");
+    check_refused("{preset: gpt-small, attention_sinks: true}", "fp32", &l,
+                  "take a model whose layers attend to all tokens");
+    check_refused("{preset: gpt-small, moe: {experts: 4, top_k: 2, ffn: 64, "
+                  "bias: true}}",
+                  "fp32", &l, "biases and clamps of experts");
     l = layout(1, 1, 4, 1);
     l.recompute = MW_RECOMPUTE_SELECTIVE;
     l.recompute_modules = MW_MODULE_MLP;

@@ -102,6 +102,49 @@ static void test_bad_nodes(void **state)
                  "m.yaml:1:1: learned positions need max_seq");
 }
 
+/* What says which layers have a window needs one, and leaves it a layer; a
+ * window of 0 tokens takes a preset's away. */
+static void test_windows(void **state)
+{
+    struct mw_arena arena;
+    struct mw_model m;
+
+    (void)state;
+    mw_arena_init(&arena);
+    expect_error("{preset: llama3-8b, global_every: 2}\n",
+                 "m.yaml:1:1: global_every, first_global and window_form say "
+                 "which layers have a window and of which form; give "
+                 "attention_window");
+    expect_error(
+        "{preset: llama3-8b, attention_window: 128, global_every: 1}\n",
+        "m.yaml:1:1: global_every 1 and first_global 0 leave none of "
+        "the 32 layers a window of 128 tokens");
+    expect_error("{preset: llama3-8b, attention_window: 128, first_global: "
+                 "32}\n",
+                 "m.yaml:1:1: global_every 0 and first_global 32 leave none");
+    expect_error("{preset: llama3-8b, attention_window: -1}\n",
+                 "m.yaml:1:39: 'attention_window' is -1");
+    expect_error(
+        "{preset: llama3-8b, attention_window: 8, window_form: ring}\n",
+        "m.yaml:1:55: 'window_form' is 'ring'; allowed: sliding, chunked");
+    expect_error("{preset: gpt-oss-20b, attention_window: 0, global_every: "
+                 "2}\n",
+                 "m.yaml:1:1: global_every, first_global and window_form");
+    assert_int_equal(read_text("{preset: gpt-oss-20b, attention_window: 0}\n",
+                               &arena, &m, NULL),
+                     MW_OK);
+    assert_int_equal(m.window.global_every, 0);
+    assert_true(m.sinks);
+    assert_int_equal(
+        read_text("{preset: llama3-8b, attention_window: 8192, global_every: "
+                  "4, window_form: chunked, attention_sinks: true}\n",
+                  &arena, &m, NULL),
+        MW_OK);
+    assert_int_equal(m.window.form, MW_WINDOW_CHUNKED);
+    assert_int_equal(mw_model_local_layers(&m, 32), 24);
+    mw_arena_release(&arena);
+}
+
 /* ---- config.json ------------------------------------------------------------
  */
 static void read_config(const char *text, enum mw_status expected,
@@ -147,6 +190,83 @@ static void test_unknown_architecture(void **state)
                 "", &m);
     assert_int_equal(m.norm, MW_NORM_RMS);
     assert_int_equal(m.head_dim, 16);
+}
+
+#define LAYERED(type, n)                                                       \
+    "{\"model_type\": \"" type "\", \"hidden_size\": 64, "                     \
+    "\"num_hidden_layers\": " n ", \"num_attention_heads\": 4, "               \
+    "\"intermediate_size\": 96, \"vocab_size\": 100, "
+#define S "\"sliding_attention\""
+#define C "\"chunked_attention\""
+#define F "\"full_attention\""
+
+/* Windows as transformers' classes have them: of all layers (Mistral), of those
+ * from max_window_layers on where use_sliding_window is true (Qwen2), of a
+ * pattern (gpt_oss, gemma3_text), or as layer_types says. */
+static void test_window_configs(void **state)
+{
+    static const struct {
+        const char *text;
+        struct mw_window window;
+    } rows[] = {
+        {LAYERED("mistral", "4") "\"sliding_window\": 16}", {16, 0, 0, 0}},
+        {LAYERED("mistral", "4") "\"sliding_window\": null}", {0, 0, 0, 0}},
+        {LAYERED("qwen2", "4") "\"sliding_window\": 16, "
+                               "\"use_sliding_window\": false, "
+                               "\"max_window_layers\": 2}",
+         {0, 0, 0, 0}},
+        {LAYERED("qwen2", "4") "\"sliding_window\": 16, "
+                               "\"use_sliding_window\": true, "
+                               "\"max_window_layers\": 2}",
+         {16, 0, 2, 0}},
+        {LAYERED("qwen2", "4") "\"sliding_window\": 16, "
+                               "\"use_sliding_window\": true, "
+                               "\"max_window_layers\": 4}",
+         {0, 0, 0, 0}},
+        {LAYERED("gemma2", "4") "\"sliding_window\": 16}", {16, 2, 0, 0}},
+        {LAYERED("gemma3_text", "12") "\"sliding_window\": 16}", {16, 6, 0, 0}},
+        {LAYERED("gemma3_text", "12") "\"sliding_window\": 16, "
+                                      "\"sliding_window_pattern\": 4}",
+         {16, 4, 0, 0}},
+        {LAYERED("gpt_oss", "4") "\"sliding_window\": 16, "
+                                 "\"num_local_experts\": 8, "
+                                 "\"num_experts_per_tok\": 2, "
+                                 "\"attention_bias\": true, "
+                                 "\"layer_types\": [" S "," F "," S "," F "]}",
+         {16, 2, 0, 0}},
+        {LAYERED("llama", "5") "\"attention_chunk_size\": 16, "
+                               "\"layer_types\": [" C "," C "," C "," F "," C
+                               "]}",
+         {16, 4, 0, MW_WINDOW_CHUNKED}},
+        {LAYERED("llama", "4") "\"sliding_window\": 16, "
+                               "\"layer_types\": [" F "," F "," S "," S "]}",
+         {16, 0, 2, 0}},
+        {LAYERED("llama", "2") "\"sliding_window\": 16, "
+                               "\"layer_types\": [" F "," F "]}",
+         {0, 0, 0, 0}}};
+    struct mw_model m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        read_config(rows[i].text, MW_OK, "", &m);
+        assert_int_equal(m.window.tokens, rows[i].window.tokens);
+        assert_int_equal(m.window.global_every, rows[i].window.global_every);
+        assert_int_equal(m.window.first_global, rows[i].window.first_global);
+        assert_int_equal(m.window.form, rows[i].window.form);
+    }
+    read_config(rows[8].text, MW_OK, "", &m);
+    assert_true(m.sinks && m.moe.bias && m.moe.router_bias && m.bias_proj);
+    assert_int_equal(m.moe.top_k, 2);
+    read_config(LAYERED("llama", "4") "\"sliding_window\": 16, "
+                                      "\"layer_types\": [" S "," F "," F "," S
+                                      "]}",
+                MW_EINPUT, "layer 2 is neither", &m);
+    read_config(LAYERED("llama", "2") "\"sliding_window\": 16, "
+                                      "\"layer_types\": [" S
+                                      ", \"linear_attention\"]}",
+                MW_EINPUT, "'layer_types' has 'linear_attention'", &m);
+    read_config(LAYERED("llama", "2") "\"sliding_window\": 0}", MW_EINPUT,
+                "'sliding_window' must be a whole number from 1", &m);
 }
 
 static void test_bad_configs(void **state)
@@ -216,6 +336,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_bad_nodes),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_window_configs),
         cmocka_unit_test(test_unknown_architecture),
         cmocka_unit_test(test_bad_configs),
         cmocka_unit_test(test_flags_of_a_config),

@@ -249,6 +249,16 @@ static void test_feature_rules(void **state)
     assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
     f.w.is_flash = false;
     expect_broken(&f, "cp_flash", "cp_form ring needs attention: flash");
+    f.w.is_flash = true;
+    f.m.window.tokens = 1024;
+    expect_broken(&f, "cp_window",
+                  "cp_form ring passes whole blocks on; windows of 1024 tokens "
+                  "need cp_form gather or a2a");
+    f.l.cp_form = MW_CP_GATHER;
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.cp_form = MW_CP_RING;
+    f.m.window.tokens = (int)f.w.seq; /* none that cuts */
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
 }
 
 /* A product of ways past any machine is a broken rule, not an abort. */
