@@ -197,6 +197,20 @@ static enum mw_status no_room(const struct mw_partition_problem *p,
                    p->n_layers, p->n_stages, (long long)room);
 }
 
+static bool unlike(const struct mw_partition_problem *p, const int *cap,
+                   int *out_layers)
+{
+    int *least = mw_calloc((size_t)p->n_stages, sizeof *least);
+
+    for (int k = 0; k < p->n_stages; k++) {
+        least[k] = least_of(p, k);
+    }
+    bool is_found = mw_partition_unlike(p, least, cap, out_layers);
+
+    mw_free(least);
+    return is_found;
+}
+
 enum mw_status mw_partition_layers(const struct mw_partition_problem *p,
                                    int *out_layers, struct mw_err *err)
 {
@@ -209,13 +223,21 @@ enum mw_status mw_partition_layers(const struct mw_partition_problem *p,
         cap[k] = memory_cap(p, k);
         room += cap[k] > 0 ? cap[k] : 0;
     }
-    double t = least_enough(p, cap);
     enum mw_status status = MW_OK;
+    bool is_room = p->n_layers >= all_least(p);
 
-    if (p->n_layers < all_least(p) || isinf(t)) {
-        status = no_room(p, room, err);
+    if (p->layers_s != NULL) {
+        is_room = is_room && unlike(p, cap, out_layers);
     } else {
-        take_first(p, cap, t, out_layers);
+        double t = least_enough(p, cap);
+
+        is_room = is_room && !isinf(t);
+        if (is_room) {
+            take_first(p, cap, t, out_layers);
+        }
+    }
+    if (!is_room) {
+        status = no_room(p, room, err);
     }
     mw_free(cap);
     return status;
@@ -226,8 +248,8 @@ enum mw_status mw_partition_layers(const struct mw_partition_problem *p,
 enum mw_status mw_partition_solve(const struct mw_partition_problem *p,
                                   int *out_layers, struct mw_err *err)
 {
-    MW_ASSERT(p->layer_s > 0 && p->n_stages > 0, "layer_s %g, stages %d",
-              p->layer_s, p->n_stages);
+    MW_ASSERT(p->layer_s > 0 && p->n_stages > 0 && p->layers_s == NULL,
+              "layer_s %g, stages %d", p->layer_s, p->n_stages);
     int n = p->n_stages;
     int64_t room = 0;
     int *cap = mw_calloc((size_t)n, sizeof *cap);

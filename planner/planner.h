@@ -190,12 +190,15 @@ const char *mw_layout_rare_text(const struct mw_layout *layout,
  * mw_partition_solve is the integer program (GLPK; milliseconds),
  * mw_partition_layers the exact answer without one: the least of the values
  * n layer_s + extra_s[k] under which the stages have room for all layers
- * (microseconds). They check each other. MW_ENO when memory allows none;
- * MW_EBACKEND when GLPK fails.
+ * (microseconds). They check each other. Layers that differ are for the latter
+ * alone (partition_unlike.c): consecutive ones to a stage, by a program over
+ * cuts. MW_ENO when memory allows none; MW_EBACKEND when GLPK fails.
  */
 struct mw_partition_problem {
     int n_stages, n_layers;
     double layer_s;
+    const double *layers_s;    /* [n_layers] where layers differ (those with a
+                                  window), in order; NULL: layer_s each */
     const double *extra_s;     /* [n_stages] */
     const double *layer_bytes; /* [n_stages], NULL: no memory rows */
     const double *fixed_bytes; /* [n_stages] */
@@ -207,5 +210,12 @@ enum mw_status mw_partition_solve(const struct mw_partition_problem *problem,
                                   int *out_layers, struct mw_err *err);
 enum mw_status mw_partition_layers(const struct mw_partition_problem *problem,
                                    int *out_layers, struct mw_err *err);
+/* Time of the slowest stage that has so many layers. */
+double mw_partition_slowest(const struct mw_partition_problem *problem,
+                            const int *layers);
+/* Layers that differ: at least and at most so many on each stage. False: no
+ * such partition. */
+bool mw_partition_unlike(const struct mw_partition_problem *problem,
+                         const int *least, const int *cap, int *out_layers);
 
 #endif

@@ -283,9 +283,9 @@ static void search_init(struct search *s)
     s->jobs = cores < 1 ? 1 : cores > MW_ROUND ? MW_ROUND : (int)cores;
     s->top = s->opts->top > 0 ? s->opts->top : TOP_DEFAULT;
     s->top = s->top > MW_TOP_MAX ? MW_TOP_MAX : s->top;
-    s->is_mixed = !mw_model_is_uniform(
-        model, mw_work_span(s->scenario->workload.seq,
-                            s->scenario->workload.doc_tokens));
+    int n_moe = mw_model_moe_layers(model, model->n_layers);
+
+    s->is_mixed = n_moe > 0 && n_moe < model->n_layers;
     s->usable_bytes = mw_step_usable_bytes(s->scenario, s->ctx);
     s->is_placed = mw_node_order_is_open(s->scenario);
     if (s->is_placed) {

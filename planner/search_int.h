@@ -29,7 +29,7 @@ struct search {
     struct mw_tally tally;
     struct mw_candidates left; /* survivors of weighing */
     struct mw_candidates done; /* simulated, fit, best first */
-    bool is_mixed;             /* dense and MoE, windows: layers differ in cost */
+    bool is_mixed; /* dense and MoE layers: they differ in memory too */
     double usable_bytes;
     int top, jobs;
     int64_t start_ns;
@@ -54,6 +54,7 @@ struct weigher {
     uint64_t id_base;
     int *layers, n_layers;
     double *rows;
+    double *costs; /* [n_layers] of layers that differ by their windows */
     struct walk_state *walk; /* of all threads; NULL: nothing ends the walk */
     bool is_seeding;
 };

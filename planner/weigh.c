@@ -4,7 +4,8 @@
  * Layers: even, unless the min-max partition has a smaller maximum. Memory of
  * a stage is linear in its layers, so where the partition does not fit, the
  * same program with memory rows finds the fastest one that does, or none does.
- * Partitions are for one chunk a device and layers that are alike.
+ * Partitions are for one chunk a device and layers that are alike but for their
+ * windows, which memory does not see.
  *
  * The order of the tests is what makes the answer a proof: the bound is that
  * of the very layers that would be simulated.
@@ -24,6 +25,7 @@ void mw_weigher_init(struct weigher *w, const struct search *s)
 
     w->layers = mw_calloc(n, sizeof *w->layers);
     w->rows = mw_calloc(3 * n, sizeof *w->rows);
+    w->costs = mw_calloc(n, sizeof *w->costs);
 }
 
 void mw_weigher_release(struct weigher *w)
@@ -31,6 +33,7 @@ void mw_weigher_release(struct weigher *w)
     mw_fast_free(w->fast);
     mw_free(w->layers);
     mw_free(w->rows);
+    mw_free(w->costs);
 }
 
 static bool can_partition(const struct weigher *w,
@@ -43,14 +46,25 @@ static bool can_partition(const struct weigher *w,
            mw_rule_set_allows_uneven(w->s->space.rules);
 }
 
-static double slowest(const struct mw_partition_problem *p, const int *layers)
+/* Times of the layers in order, where some have a window and others do not;
+ * NULL: they are alike. Returns their sum. */
+static double layer_costs(struct weigher *w, const struct mw_fast_units *units,
+                          struct mw_partition_problem *p)
 {
-    double most = 0;
+    const struct mw_model *model = &w->s->scenario->model;
+    double sum = 0;
 
-    for (int k = 0; k < p->n_stages; k++) {
-        most = fmax(most, layers[k] * p->layer_s + p->extra_s[k]);
+    p->layer_s = units->layer_s;
+    p->layers_s = units->local_s > 0 ? w->costs : NULL;
+    if (p->layers_s == NULL) {
+        return w->n_layers * units->layer_s;
     }
-    return most;
+    for (int i = 0; i < w->n_layers; i++) {
+        w->costs[i] =
+            mw_model_layer_is_local(model, i) ? units->local_s : units->layer_s;
+        sum += w->costs[i];
+    }
+    return sum;
 }
 
 /* Replaces the even split where another has a smaller maximum. */
@@ -72,16 +86,15 @@ static struct mw_partition_problem level_layers(struct weigher *w,
     if (layout->mtp_ahead > 0) {
         extra[n - 2] += units.mtp_s;
     }
-    p.layer_s = units.layer_s;
-    double even = slowest(&p, w->layers);
-    double mean = (w->n_layers * p.layer_s + units.embedding_s + units.head_s +
-                   units.mtp_s) /
-                  n;
+    double layers_s = layer_costs(w, &units, &p);
+    double even = mw_partition_slowest(&p, w->layers);
+    double mean =
+        (layers_s + units.embedding_s + units.head_s + units.mtp_s) / n;
 
     /* Whole layers: nothing below the mean is reached. */
     if (even - mean > 1e-3 * p.layer_s &&
         mw_partition_layers(&p, w->layers, NULL) == MW_OK &&
-        slowest(&p, w->layers) >= even * (1 - 1e-12)) {
+        mw_partition_slowest(&p, w->layers) >= even * (1 - 1e-12)) {
         mw_plan_even_of(&w->s->scenario->model, layout, w->layers);
     }
     return p;
@@ -134,9 +147,10 @@ bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c)
         p.layer_bytes = slope;
         p.fixed_bytes = fixed;
         p.limit_bytes = s->usable_bytes;
-        is_proved =
-            mw_partition_solve(&p, w.layers, NULL) == MW_OK &&
-            slowest(&p, c->layers) <= slowest(&p, w.layers) + 1e-3 * p.layer_s;
+        is_proved = p.layers_s == NULL &&
+                    mw_partition_solve(&p, w.layers, NULL) == MW_OK &&
+                    mw_partition_slowest(&p, c->layers) <=
+                        mw_partition_slowest(&p, w.layers) + 1e-3 * p.layer_s;
     }
     mw_weigher_release(&w);
     return is_proved;

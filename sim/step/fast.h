@@ -93,6 +93,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
  * where it lies ahead of the head, else part of the head's. */
 struct mw_fast_units {
     double layer_s, embedding_s, head_s, mtp_s;
+    double local_s; /* a layer with a window beside others without; 0: none */
 };
 void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
                       struct mw_fast_units *out);

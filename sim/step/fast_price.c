@@ -303,6 +303,10 @@ void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
 
     out->layer_s =
         unit_s(p, p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE);
+    bool is_moe = p->layer[MW_UNIT_DENSE] < 0;
+
+    out->local_s =
+        p->local[is_moe] >= 0 ? unit_s(p, mw_unit_of(is_moe, true, false)) : 0;
     out->embedding_s = unit_s(p, MW_UNIT_EMBEDDING);
     out->head_s = unit_s(p, MW_UNIT_HEAD);
     out->mtp_s = layout->mtp_ahead > 0 ? unit_s(p, MW_UNIT_MTP) : 0;

@@ -13,8 +13,12 @@ enum { MAX_STAGES = 8 };
 static double slowest(const struct mw_partition_problem *p, const int *layers)
 {
     double t = 0;
-    for (int k = 0; k < p->n_stages; k++) {
-        t = fmax(t, layers[k] * p->layer_s + p->extra_s[k]);
+    for (int k = 0, i = 0; k < p->n_stages; k++) {
+        double sum = p->layers_s == NULL ? layers[k] * p->layer_s : 0;
+        for (int n = 0; p->layers_s != NULL && n < layers[k]; n++) {
+            sum += p->layers_s[i++];
+        }
+        t = fmax(t, sum + p->extra_s[k]);
     }
     return t;
 }
@@ -165,6 +169,56 @@ static void test_equals_brute_force(void **state)
     assert_in_range(n_infeasible, 10, 200);
 }
 
+/* Layers of two times, every second, sixth or any: brute force over all cuts;
+ * where all take the same, the answer is that of layers that are alike. */
+static void test_unlike_layers(void **state)
+{
+    (void)state;
+    double extra[MAX_STAGES], slope[MAX_STAGES], fixed[MAX_STAGES];
+    double times[MAX_STAGES + 12];
+    int n_infeasible = 0, n_other = 0;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct mw_partition_problem p = {0};
+        random_problem(seed, &p, extra, slope, fixed);
+        int every = seed % 4 == 0 ? 0 : seed % 4 == 1 ? 2 : 6;
+        int layers[MAX_STAGES], plain[MAX_STAGES], scratch[MAX_STAGES], sum = 0;
+        enum mw_status status = mw_partition_layers(&p, plain, NULL);
+        bool is_alike = seed % 5 == 0;
+        double local_s =
+            p.layer_s * (is_alike ? 1 : 0.3 + 0.6 * mw_rand_unit(seed, 6, 0));
+        for (int i = 0; i < p.n_layers; i++) {
+            bool is_local = every > 0
+                                ? (i + 1) % every != 0
+                                : mw_rand_unit(seed, 7, (uint64_t)i) < 0.5;
+            times[i] = is_local ? local_s : p.layer_s;
+        }
+        double alike = status == MW_OK ? slowest(&p, plain) : HUGE_VAL;
+        p.layers_s = times;
+        double best = brute(&p, scratch, 0, p.n_layers);
+        status = mw_partition_layers(&p, layers, NULL);
+        if (isinf(best)) {
+            assert_int_equal(status, MW_ENO);
+            n_infeasible++;
+            continue;
+        }
+        assert_int_equal(status, MW_OK);
+        for (int k = 0; k < p.n_stages; k++) {
+            sum += layers[k];
+        }
+        assert_int_equal(sum, p.n_layers);
+        assert_true(is_within(&p, layers));
+        mw_assert_near(slowest(&p, layers), best, 2e-9, 0);
+        mw_assert_near(mw_partition_slowest(&p, layers), slowest(&p, layers), 0,
+                       0);
+        if (is_alike) {
+            mw_assert_near(best, alike, 2e-9, 0);
+        }
+        n_other += slowest(&p, plain) > best * 1.001;
+    }
+    assert_in_range(n_infeasible, 10, 200);
+    assert_true(n_other > 50); /* what the times of two kinds change */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_memory_caps_a_stage),
         cmocka_unit_test(test_no_partition_fits),
         cmocka_unit_test(test_equals_brute_force),
+        cmocka_unit_test(test_unlike_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

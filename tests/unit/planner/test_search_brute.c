@@ -108,12 +108,13 @@ static void random_world(uint64_t seed, struct world *w)
 
     snprintf(text, sizeof text,
              "format: 1\n"
-             "model: {preset: llama3-8b, layers: %d, mtp: %d}\n"
+             "model: {preset: llama3-8b, layers: %d, mtp: %d%s}\n"
              "cluster: {system: %s, nodes: %d, gpus_per_node: %d}\n"
              "workload: {seq: 2048, global_batch: %d}\n"
              "limits: {memory: %dGiB, micro_batch: [1, %d], framework: "
              "%s%s}\n",
              4 + pick(seed, 1, 6), seed % 3 == 0,
+             seed % 7 == 1 ? ", attention_window: 256, global_every: 2" : "",
              seed % 2 ? "dgx-h100" : "dgx-a100", 1 + pick(seed, 2, 2),
              per_node[pick(seed, 3, 4)], 4 << pick(seed, 4, 3),
              6 + pick(seed, 5, 60), 1 + pick(seed, 6, 4),

@@ -65,7 +65,7 @@ static void check_counts(const struct step_world *w, const struct mw_layout *l,
         }
         mw_vstage_count(&p, k, n, first, layers[k], got);
         for (int i = 0; i < 8; i++) {
-            int unit = mw_unit_of(i & 1, i >> 1 & 1, i >> 2);
+            enum mw_step_unit unit = mw_unit_of(i & 1, i >> 1 & 1, i >> 2);
 
             assert_int_equal(got[unit], expected[i & 1][i >> 1 & 1][i >> 2]);
             all += got[unit];
@@ -129,8 +129,8 @@ static void test_units(void **state)
     l.recompute = MW_RECOMPUTE_SELECTIVE;
     for (int is_moe = 0; is_moe < 2; is_moe++) {
         const char *more = is_moe ? moe : "";
-        int wide = mw_unit_of(is_moe, false, false);
-        int narrow = mw_unit_of(is_moe, true, false);
+        enum mw_step_unit wide = mw_unit_of(is_moe, false, false);
+        enum mw_step_unit narrow = mw_unit_of(is_moe, true, false);
 
         l.ep = is_moe ? 4 : 1;
         snprintf(text[0], sizeof text[0],
