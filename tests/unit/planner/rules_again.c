@@ -242,7 +242,11 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
                                                         : "1f1b") != 0) {
             return false;
         }
-        if (l->vpp > 1 && n % l->pp) {
+        if (l->vpp > 1 &&
+            (l->vpp_group == 0
+                 ? n % l->pp != 0
+                 : l->vpp_group < l->pp || l->vpp_group > n ||
+                       (n % l->vpp_group > 0 && n % l->vpp_group < l->pp))) {
             return false;
         }
         if ((l->sp && (l->tp == 1 || seq % (2 * l->cp) || seq % l->tp)) ||

@@ -26,6 +26,7 @@ struct knobs {
     enum mw_optimizer_kind optimizer;
     double offload_optimizer, offload_activations;
     int seq, batch; /* 0: 256 */
+    int vpp_group;  /* 0: pp */
     int window;     /* tokens */
     int layers;     /* 0: 32 */
     bool is_short;  /* FP8 on the way to experts */
@@ -51,6 +52,11 @@ struct rule_case {
 
 /* clang-format off */
 static const struct rule_case cases[] = {
+    {MEG, "megatron_interleaved_group", {.pp = 4, .vpp = 2, .batch = 40, .schedule = "interleaved-1f1b"},
+     {.pp = 4, .vpp = 2, .batch = 40, .vpp_group = 5, .schedule = "interleaved-1f1b"}},
+    {MEG, "megatron_interleaved_group", {.pp = 4, .vpp = 2, .batch = 40, .vpp_group = 8, .schedule = "interleaved-1f1b"},
+     {.pp = 4, .vpp = 2, .batch = 40, .vpp_group = 6, .schedule = "interleaved-1f1b"}},
+    {MEG, "megatron_fp8_block", {.dtype = FP8, .scaling = MW_SCALE_BLOCK, .system = "pcie-8x-l40s"}, {.dtype = FP8, .system = "pcie-8x-l40s"}},
     {MEG, "megatron_kv_heads", {.tp = 8, .sp = true, .kv_heads = 4}, {.tp = 4, .sp = true, .kv_heads = 4}},
     {MEG, "megatron_zero", {.zero = 3, .pp = 2}, {.zero = 3}},
     {MEG, "megatron_zero", {.zero = 2, .is_tied = true}, {.zero = 1, .is_tied = true}},
@@ -174,6 +180,7 @@ static void set_layout(const struct knobs *k, struct mw_layout *l)
     l->cp = ways(k->cp);
     l->pp = ways(k->pp);
     l->vpp = ways(k->vpp);
+    l->vpp_group = k->vpp_group;
     l->ep = ways(k->ep);
     l->etp = ways(k->etp);
     l->dp = 16 / (l->tp * l->cp * l->pp);
