@@ -184,7 +184,6 @@ enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
         struct mw_split_answer answer;
 
         /* The model is what is wanted; a second of solving is enough. */
-        p.n_microbatches = 0;
         status = mw_stage_split_ilp(&p, 1, lp_path, scratch, &answer, err);
         if (status == MW_EBACKEND || status == MW_ENO) {
             mw_err_clear(err);

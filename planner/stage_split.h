@@ -18,10 +18,9 @@
  * whose optimum gives early stages more (they have no predecessors' time).
  *
  *   mw_stage_split_dp    exact: dynamic program over cuts
- *   mw_stage_split_ilp   GLPK, for the slowest stage; counts of layers by
- *                        stage, run and option. Carries side constraints that
- *                        the program over cuts cannot; slow from about 40
- *                        layers on
+ *   mw_stage_split_ilp   GLPK, the same objective; counts of layers by stage,
+ *                        run and option; written in seconds. Carries side
+ * constraints that the program over cuts cannot; slow from about 40 layers on
  */
 #ifndef MW_PLANNER_STAGE_SPLIT_H
 #define MW_PLANNER_STAGE_SPLIT_H

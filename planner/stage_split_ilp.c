@@ -1,10 +1,11 @@
 /*
- * The same as an integer program, for the slowest stage T:
+ * The same as an integer program, T the slowest stage or the bound of 1F1B:
  *
  *   n[i,s,r]  layers of run s on stage i with option r, integer
  *   z[s,i]    run s is finished by stage i, binary (runs but the last)
  *
- *   T >= extra_i + sum t[s,r] n[i,s,r]          time of stage i
+ *   T >= m t_i + sum_{k<i} (t_k + 2 c)          t_i of extra_i and n[i,s,r];
+ *                                               the slowest stage: T >= t_i
  *   sum_i,r n[i,s,r] = layers of s
  *   sum_s,r n[i,s,r] >= 1                       (the last stage: may_end_bare)
  *   memory of stage i
@@ -28,7 +29,7 @@
 struct program {
     const struct mw_split_problem *p;
     glp_prob *lp;
-    double unit_s; /* times in units of the longest layer */
+    double unit_s; /* times in units of the longest layer, m times */
     double unit_bytes;
     int *index;
     double *value;
@@ -102,19 +103,35 @@ static void add_columns(struct program *g)
     glp_set_obj_coef(g->lp, col_t(g), 1);
 }
 
+/* Of stages before i one micro-batch, of i all. */
+static void add_time_row(struct program *g, int i)
+{
+    const struct mw_split_problem *p = g->p;
+    double extra_s = 0;
+    char name[48];
+
+    for (int k = p->n_microbatches > 0 ? 0 : i; k <= i; k++) {
+        double times = k == i && p->n_microbatches > 0 ? p->n_microbatches : 1;
+
+        for (int s = 0; s < p->n_runs; s++) {
+            for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
+                entry(g, col_n(g, k, s, r),
+                      -times * p->run[s].time_s[r] / g->unit_s);
+            }
+        }
+        extra_s += times * p->extra_s[k] + (k < i ? 2 * p->transfer_s : 0);
+    }
+    entry(g, col_t(g), 1);
+    snprintf(name, sizeof name, "time_%d", i);
+    end_row(g, GLP_LO, extra_s / g->unit_s, 0, name);
+}
+
 static void add_stage_rows(struct program *g, int i)
 {
     const struct mw_split_problem *p = g->p;
     char name[48];
 
-    for (int s = 0; s < p->n_runs; s++) {
-        for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
-            entry(g, col_n(g, i, s, r), -p->run[s].time_s[r] / g->unit_s);
-        }
-    }
-    entry(g, col_t(g), 1);
-    snprintf(name, sizeof name, "time_%d", i);
-    end_row(g, GLP_LO, p->extra_s[i] / g->unit_s, 0, name);
+    add_time_row(g, i);
     for (int s = 0; s < p->n_runs; s++) {
         for (int r = 0; r < MW_SPLIT_OPTIONS; r++) {
             entry(g, col_n(g, i, s, r),
@@ -175,6 +192,7 @@ static void build(struct program *g)
             g->unit_s = fmax(g->unit_s, p->run[s].time_s[r]);
         }
     }
+    g->unit_s *= p->n_microbatches > 0 ? p->n_microbatches : 1;
     g->unit_bytes = p->limit_bytes;
     add_columns(g);
     room = (size_t)col_t(g) + 2;
@@ -288,8 +306,13 @@ enum mw_status mw_stage_split_ilp(const struct mw_split_problem *problem,
     glp_term_out(GLP_OFF);
     g.lp = glp_create_prob();
     build(&g);
-    if (lp_path && glp_write_lp(g.lp, NULL, lp_path) != 0) {
-        status = mw_fail(err, MW_EINPUT, "%s: cannot write the model", lp_path);
+    if (lp_path) {
+        glp_set_obj_coef(g.lp, col_t(&g), g.unit_s); /* the value in seconds */
+        if (glp_write_lp(g.lp, NULL, lp_path) != 0) {
+            status =
+                mw_fail(err, MW_EINPUT, "%s: cannot write the model", lp_path);
+        }
+        glp_set_obj_coef(g.lp, col_t(&g), 1);
     }
     if (status == MW_OK) {
         status = solve(&g, time_limit_s, &answer, err);
