@@ -123,6 +123,7 @@ static void test_no_partition_fits(void **state)
 static void random_problem(uint64_t seed, struct mw_partition_problem *p,
                            double *extra, double *slope, double *fixed)
 {
+    *p = (struct mw_partition_problem){0};
     p->n_stages = 2 + (int)(mw_rand_u64(seed, 0, 0) % 4);
     p->n_layers = p->n_stages + (int)(mw_rand_u64(seed, 0, 1) % 12);
     p->layer_s = 1e-3 * (0.2 + mw_rand_unit(seed, 1, 0));
