@@ -32,7 +32,8 @@ enum give {
     GIVE_MEMORY,
     GIVE_MARGIN,
     GIVE_FRAMEWORK,
-    GIVE_MAX_TP
+    GIVE_MAX_TP,
+    GIVE_OFFLOAD
 };
 struct move {
     enum give give;
@@ -145,6 +146,18 @@ static bool has_wide_margin(const struct trial *t)
                mw_step_usable_bytes(t->from, t->given);
 }
 
+/* The host's memory may take what nothing pins to the device. */
+static bool can_offload(const struct trial *t)
+{
+    const struct mw_search_opts *o = &t->opts;
+    const struct mw_limits *l = &t->scenario.limits;
+
+    return !t->given->gpu->is_cpu && (o->free & MW_FREE_OFFLOAD) == 0 &&
+           o->offload_optimizer < 0 && o->offload_weights < 0 &&
+           o->offload_activations < 0 && l->offload_optimizer.n == 0 &&
+           l->offload_weights.n == 0 && l->offload_activations.n == 0;
+}
+
 static void find_moves(struct trial *t)
 {
     struct mw_search_opts *o = &t->opts;
@@ -178,6 +191,7 @@ static void find_moves(struct trial *t)
     add_move(t, has_wide_margin(t), GIVE_MARGIN, 0);
     add_move(t, l->framework != MW_FRAMEWORK_ANY, GIVE_FRAMEWORK, 0);
     add_move(t, max_tp < t->ctx.n_nodes * t->ctx.gpus_per_node, GIVE_MAX_TP, 0);
+    add_move(t, can_offload(t), GIVE_OFFLOAD, 0);
 }
 
 static const char *move_text(const struct move *m, char buf[MW_PLAN_TEXT_MAX])
@@ -189,7 +203,8 @@ static const char *move_text(const struct move *m, char buf[MW_PLAN_TEXT_MAX])
         [GIVE_MARGIN] = "the margin that our memory error asks for, not "
                         "memory_fraction or --memory-margin",
         [GIVE_FRAMEWORK] = "limits: framework any",
-        [GIVE_MAX_TP] = "limits: max_tp (tensor parallelism across nodes)"};
+        [GIVE_MAX_TP] = "limits: max_tp (tensor parallelism across nodes)",
+        [GIVE_OFFLOAD] = "--free offload (to the host's memory)"};
     const struct place *p = m->give == GIVE_INT     ? &pins[m->i]
                             : m->give == GIVE_PART  ? &pinned_parts[m->i]
                             : m->give == GIVE_INTS  ? &ints[m->i]
@@ -245,6 +260,9 @@ static void give_up(struct trial *t, const struct move *m)
         break;
     case GIVE_MAX_TP:
         l->max_tp = t->ctx.n_nodes * t->ctx.gpus_per_node;
+        break;
+    case GIVE_OFFLOAD:
+        t->opts.free |= MW_FREE_OFFLOAD;
         break;
     }
 }
@@ -431,24 +449,26 @@ static void add_nodes(struct trial *t)
         }
     }
     if (fits > 0) {
-        snprintf(c.what, sizeof c.what, "%d nodes instead of %d", fits, n);
+        int spare = t->from->cluster.spare_nodes;
+
+        snprintf(c.what, sizeof c.what, "%d nodes instead of %d", fits + spare,
+                 n + spare);
         add_change(t, &c);
     }
 }
 
-/* Numbers of nodes that divide badly: one or two stand by. */
+/* Numbers of nodes that divide badly: one or two more stand by. */
 static void drop_nodes(struct trial *t)
 {
-    int n = t->given->n_nodes;
+    int n = t->given->n_nodes, already = t->from->cluster.spare_nodes;
 
-    for (int spare = 1; spare <= 2 && spare < n; spare++) {
+    for (int more = 1; more <= 2 && more < n; more++) {
         char what[MW_PLAN_TEXT_MAX];
 
         snprintf(what, sizeof what,
-                 "%d of the %d nodes standing by "
-                 "(cluster: spare_nodes)",
-                 spare, n);
-        if (set_nodes(t, n - spare) && try_it(t, what)) {
+                 "%d of the %d nodes standing by (cluster: spare_nodes)",
+                 already + more, n + already);
+        if (set_nodes(t, n - more) && try_it(t, what)) {
             return;
         }
     }

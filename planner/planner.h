@@ -115,6 +115,7 @@ struct mw_candidate {
     double bound_s;     /* no simulation of it can be faster (to 1e-9) */
     double step_time_s; /* event form, when is_simulated */
     double peak_bytes;  /* event form; before that a bound */
+    double host_bytes;  /* of a node's memory, what is offloaded; event form */
     double mfu;
     /* Where leaves are uneven: the step with the nodes in the allocation's
      * order, and without leaves; is layout.nodes proved best? */

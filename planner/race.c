@@ -52,6 +52,11 @@ bool mw_race_is_beaten(const struct search *s, double bound_s,
                score_of(s, &s->done.v[s->top - 1]);
 }
 
+bool mw_race_is_over_host(const struct search *s, double node_bytes)
+{
+    return node_bytes > s->ctx->system->host_mem_bytes; /* NaN: not known */
+}
+
 bool mw_search_is_asked_to_stop(const struct search *s)
 {
     return s->opts->stop && *s->opts->stop;
@@ -92,6 +97,18 @@ static bool is_pressed(const struct search *s)
     return mw_search_is_asked_to_stop(s) || mw_search_is_late(s, grace_s);
 }
 
+/* What the ranks of a node offload, all as much as the fullest. */
+static double host_bytes_of(const struct search *s,
+                            const struct mw_step_result *step)
+{
+    double most = 0;
+
+    for (int d = 0; d < step->n_stages; d++) {
+        most = fmax(most, step->memory[d].host_bytes);
+    }
+    return most * s->ctx->gpus_per_node;
+}
+
 static enum mw_status simulate(const struct search *s,
                                const struct mw_scenario *scenario,
                                const struct mw_plan *plan,
@@ -106,6 +123,7 @@ static enum mw_status simulate(const struct search *s,
         c->step_time_s = step.step_time_s;
         c->peak_bytes = step.peak_bytes;
         c->mfu = step.mfu;
+        c->host_bytes = host_bytes_of(s, &step);
         c->is_simulated = true;
         mw_step_result_release(&step);
     }
@@ -166,7 +184,8 @@ static void *worker(void *arg)
         }
         simulate_one(pool->s, &pool->v[i], &pool->errs[i]);
         if (pool->v[i].is_simulated &&
-            pool->v[i].peak_bytes <= pool->s->usable_bytes) {
+            pool->v[i].peak_bytes <= pool->s->usable_bytes &&
+            !mw_race_is_over_host(pool->s, pool->v[i].host_bytes)) {
             atomic_store(&pool->has_plan, true);
         }
     }
@@ -366,6 +385,11 @@ static void take_round(struct search *s, const struct mw_candidate *v, size_t n,
                    "%.9g s; nothing is proved",
                    v[i].bound_s, v[i].step_time_s);
             s->is_cut_short = true;
+        }
+        if (mw_race_is_over_host(s, v[i].host_bytes)) {
+            drop(s, "host_memory", &v[i], v[i].host_bytes,
+                 s->ctx->system->host_mem_bytes);
+            continue;
         }
         if (mw_race_is_beyond(s, v[i].step_time_s, v[i].peak_bytes)) {
             drop(s, "objective", &v[i], v[i].step_time_s, 1);

@@ -19,6 +19,17 @@ static void memory_text(const struct mw_tally_row *row,
              mw_fmt_bytes(row->needed - row->allowed, more));
 }
 
+static void host_text(const struct mw_tally_row *row,
+                      char out[MW_PLAN_TEXT_MAX])
+{
+    char layout[MW_PLAN_TEXT_MAX], needs[MW_FMT_MAX], has[MW_FMT_MAX];
+
+    snprintf(out, MW_PLAN_TEXT_MAX,
+             "%.160s offloads %s to a node's %s of memory",
+             mw_layout_text(&row->nearest, layout),
+             mw_fmt_bytes(row->needed, needs), mw_fmt_bytes(row->allowed, has));
+}
+
 static void bound_text(const struct mw_tally_row *row, double best_s,
                        char out[MW_PLAN_TEXT_MAX])
 {
@@ -67,6 +78,8 @@ static void reason_of(const struct search *s, const struct mw_tally_row *row,
         .rule = row->rule, .count = row->count, .miss = row->miss};
     if (strcmp(row->rule, "memory") == 0) {
         memory_text(row, out->nearest);
+    } else if (strcmp(row->rule, "host_memory") == 0) {
+        host_text(row, out->nearest);
     } else if (strcmp(row->rule, "bound") == 0) {
         double best_s = s->done.n > 0 ? s->done.v[0].step_time_s : row->needed;
 
@@ -100,9 +113,10 @@ static int compare_reason(const void *a, const void *b)
 static int distance(const char *rule)
 {
     static const struct mw_enum far[] = {
-        {"memory", 0},     {"objective", 0},     {"bound", 0},  {"schedule", 0},
-        {"dominated", 0},  {"not_simulated", 0}, {"limits", 2}, {"tp_node", 2},
-        {"dtype_rate", 2}, {"ranks", 3},         {NULL, 1}};
+        {"host_memory", 0},   {"memory", 0},   {"objective", 0},
+        {"bound", 0},         {"schedule", 0}, {"dominated", 0},
+        {"not_simulated", 0}, {"limits", 2},   {"tp_node", 2},
+        {"dtype_rate", 2},    {"ranks", 3},    {NULL, 1}};
     const struct mw_enum *e = far;
 
     while (e->name && strcmp(e->name, rule) != 0) {

@@ -81,6 +81,9 @@ bool mw_weigh_certify(const struct search *s, const struct mw_candidate *c);
 
 /* ---- race.c ----------------------------------------------------------------
  */
+/* Is what a node's ranks offload more than it has? False where that is not
+ * known. */
+bool mw_race_is_over_host(const struct search *s, double node_bytes);
 /* Can a layout with these bounds not be among the best, whatever it is? */
 bool mw_race_is_beaten(const struct search *s, double bound_s,
                        double peak_bytes);

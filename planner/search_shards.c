@@ -405,8 +405,8 @@ static enum mw_status finish(struct join *j, enum mw_rank_by rank_by,
                           ? (int)r->n_plans
                           : j->top;
     }
-    if (r->n_plans > 0 && !r->is_complete && !j->is_unknown &&
-        n_missing == 0 && j->least_left_s < HUGE_VAL) {
+    if (r->n_plans > 0 && !r->is_complete && !j->is_unknown && n_missing == 0 &&
+        j->least_left_s < HUGE_VAL) {
         r->gap = fmax(0, r->plans[0].step_time_s / j->least_left_s - 1);
     }
     for (size_t i = 0; r->n_plans > 0 && i < j->proved.n; i++) {

@@ -174,6 +174,20 @@ static bool is_lost(struct weigher *w, const struct mw_layout *layout,
     return true;
 }
 
+static bool is_over_host(struct weigher *w, const struct mw_layout *layout,
+                         const struct mw_fast_bound *bound)
+{
+    const struct search *s = w->s;
+    double node_bytes = bound->host_bytes * s->ctx->gpus_per_node;
+
+    if (!mw_race_is_over_host(s, node_bytes)) {
+        return false;
+    }
+    mw_tally_add(w->tally, "host_memory", 1, layout, node_bytes,
+                 s->ctx->system->host_mem_bytes);
+    return true;
+}
+
 /* Cheap tests first where the layers are even anyway: making a schedule's
  * list for its memory is the dear one. */
 static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
@@ -196,7 +210,8 @@ static bool is_dropped_early(struct weigher *w, const struct mw_layout *layout,
                      s->usable_bytes);
         return true;
     }
-    return is_lost(w, layout, bound->time_s, bound->least_bytes);
+    return is_over_host(w, layout, bound) ||
+           is_lost(w, layout, bound->time_s, bound->least_bytes);
 }
 
 /* Lists of some schedules take long to plan: a walk that is cut short stops
@@ -241,7 +256,8 @@ void mw_weigh(void *weigher, const struct mw_layout *layout, uint64_t at)
         return;
     }
     mw_fast_bound(w->fast, layout, w->layers, &bound, NULL);
-    if (is_lost(w, layout, bound.time_s, peak)) {
+    if (is_over_host(w, layout, &bound) ||
+        is_lost(w, layout, bound.time_s, peak)) {
         return;
     }
     struct mw_candidate c = {.layout = *layout,

@@ -51,10 +51,10 @@ struct mw_changes {
  * Asked after a search that found nothing (changes.c): each pinned value freed,
  * and of pinned sizes the nearest below and above that has a plan; each limit
  * dropped, a margin of one's own back to the default, the framework's rules
- * left aside, a batch that divides, one or two nodes standing by, and more
- * nodes (few of a list). Each is a whole search. Where none helps alone, one
- * smallest set of pinned values and limits that do together. MW_ENO when
- * nothing helps.
+ * left aside, offloading freed, a batch that divides, one or two nodes standing
+ * by, and more nodes (few of a list). Each is a whole search. Where none helps
+ * alone, one smallest set of pinned values and limits that do together. MW_ENO
+ * when nothing helps.
  */
 enum mw_status mw_changes_find(const struct mw_scenario *scenario,
                                const struct mw_cost_ctx *ctx,

@@ -53,6 +53,7 @@ struct mw_fast_bound {
     double tail_s;      /* gradients, optimizer, parameters of that device */
     double way_s;       /* to its first pass and from its last */
     double least_bytes; /* peak memory with one micro-batch in flight */
+    double host_bytes;  /* of the fullest rank then, in the host's memory */
 };
 /*
  * Bounds of a legal layout (mw_layout_check) whose layers per virtual stage
@@ -62,8 +63,8 @@ struct mw_fast_bound {
 enum mw_status mw_fast_bound(struct mw_fast *f, const struct mw_layout *layout,
                              const int *layers, struct mw_fast_bound *out,
                              struct mw_err *err);
-/* The same; when even least_bytes is beyond limit_bytes, that alone: the times
- * stay 0. */
+/* The same; when even least_bytes is beyond limit_bytes, memory alone: the
+ * times stay 0. */
 enum mw_status mw_fast_bound_within(struct mw_fast *f,
                                     const struct mw_layout *layout,
                                     const int *layers, double limit_bytes,

@@ -239,11 +239,13 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
 
 /* ---- memory ---------------------------------------------------------------
  */
-/* held NULL: one chunk of one micro-batch. */
+/* held NULL: one chunk of one micro-batch. out_host_bytes (may be NULL): the
+ * most of any rank in the host's memory. */
 static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
-                         const struct mw_fast_shape *shape, const double *held)
+                         const struct mw_fast_shape *shape, const double *held,
+                         double *out_host_bytes)
 {
-    double peak = 0;
+    double peak = 0, host = 0;
 
     for (int d = 0; d < shape->n_stages; d++) {
         int units[MW_UNIT_COUNT];
@@ -261,6 +263,10 @@ static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
         mw_stage_memory_of(p, units, mw_step_holds(&p->holders, d),
                            (held != NULL ? held[d] : 1) * least, &memory);
         peak = fmax(peak, memory.total_bytes);
+        host = fmax(host, memory.host_bytes);
+    }
+    if (out_host_bytes != NULL) {
+        *out_host_bytes = host;
     }
     return peak;
 }
@@ -291,7 +297,7 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
     *out = (struct mw_fast_bound){0};
     find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, true);
-    out->least_bytes = peak_bytes(f, p, shape, NULL);
+    out->least_bytes = peak_bytes(f, p, shape, NULL, &out->host_bytes);
     if (out->least_bytes > limit_bytes) {
         return MW_OK;
     }
@@ -315,7 +321,7 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     }
     find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, false);
-    *out_bytes = peak_bytes(f, p, shape, shape->held);
+    *out_bytes = peak_bytes(f, p, shape, shape->held, NULL);
     return MW_OK;
 }
 

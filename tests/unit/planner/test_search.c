@@ -6,6 +6,7 @@
 #include "planner/search_int.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct mw_search_opts quiet_opts(void)
@@ -194,6 +195,62 @@ static void test_lists_of_sets(void **state)
     close_world(&w);
 }
 
+/* Layers of DeepSeek-V3 that fit one node only with their states in the host's
+ * memory: 12 do, of 16 the states are more than the host has. */
+static size_t plans_with_offload(int n_layers, uint64_t *out_n_over)
+{
+    struct world w;
+    struct mw_search_opts opts = quiet_opts();
+    struct mw_search_result r;
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "format: 1\nmodel: {preset: deepseek-v3, layers: %d}\n"
+             "cluster: {system: dgx-h100, nodes: 1}\n"
+             "workload: {seq: 4096, global_batch: 64}\n",
+             n_layers);
+    parse_world(&w, text);
+    opts.free = MW_FREE_OFFLOAD;
+    opts.tp = opts.pp = opts.micro_batch = 1;
+    opts.ep = 8;
+    mw_search(&w.scenario, &w.ctx, &opts, &r, NULL);
+    for (size_t i = 0; i < r.n_plans; i++) {
+        struct mw_step_opts step_opts = {.no_breakdown = true};
+        struct mw_step_result step;
+        struct mw_plan plan;
+
+        assert_int_equal(
+            mw_candidate_plan(&w.scenario, &r.plans[i], &plan, NULL), MW_OK);
+        assert_int_equal(mw_step_simulate(&w.scenario, &plan, &w.ctx,
+                                          &step_opts, &step, NULL),
+                         MW_OK);
+        assert_true(step.fits);
+        mw_step_result_release(&step);
+        mw_plan_release(&plan);
+    }
+    *out_n_over = 0;
+    for (int i = 0; i < r.n_reasons; i++) {
+        if (strcmp(r.reasons[i].rule, "host_memory") == 0) {
+            *out_n_over = r.reasons[i].count;
+        }
+    }
+    size_t n_plans = r.n_plans;
+
+    mw_search_result_release(&r);
+    close_world(&w);
+    return n_plans;
+}
+
+static void test_the_hosts_memory_is_kept_to(void **state)
+{
+    (void)state;
+    uint64_t n_over;
+
+    assert_true(plans_with_offload(12, &n_over) > 0);
+    assert_int_equal(plans_with_offload(16, &n_over), 0);
+    assert_true(n_over > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_no_plan_says_why),
         cmocka_unit_test(test_lists_of_sets),
+        cmocka_unit_test(test_the_hosts_memory_is_kept_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
