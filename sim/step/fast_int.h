@@ -19,6 +19,13 @@ struct mw_fast_shape {
     double *held; /* [n_stages] micro-batch x chunk units at the peak */
 };
 
+/* How the communicators of a unit's passes lie, and those of gradients. */
+struct mw_unit_groups {
+    struct mw_group tp, cp, cp_inner, ep, etp;
+};
+struct mw_grad_groups {
+    struct mw_group grad, expert, replica;
+};
 /* What unit prices depend on. No padding that is not zero, so
  * that bytes can be compared. */
 struct mw_fast_key {
@@ -30,9 +37,10 @@ struct mw_fast_key {
         fsdp_prefetch, mtp_ahead, states;
     struct mw_router_load router;
     double offload_optimizer, offload_weights, offload_activations;
-    struct mw_group group[MW_DIM_COUNT];
-    struct mw_group cp_inner_group;
-    struct mw_group grad_group, expert_group, replica_group;
+    /* Kept sets of groups: many prices have the same. grads: NULL under ZeRO-0
+     * and -1. */
+    const struct mw_unit_groups *groups;
+    const struct mw_grad_groups *grads;
 };
 /* fast_router.c: mw_router_load_of the layout, remembered: a search asks for
  * the same loads again and again. */
@@ -49,18 +57,20 @@ struct mw_fast_unit {
     int unit;
     double s[MW_PHASE_COUNT][MW_LANE_COUNT], host_s[MW_PHASE_COUNT];
     double matrix_s[MW_PHASE_COUNT];
-    struct mw_unit_size size;
+    const struct mw_unit_size *size; /* kept: it knows nothing of groups */
 };
-/* Units by content: an embedding or a head is the same under most layouts. */
-struct mw_unit_store {
-    struct mw_fast_unit **slot; /* open addressing, n_slots a power of 2 */
+/* Things of one size by content: an embedding or a head is the same under most
+ * layouts. Addresses choose slots and nothing else. */
+struct mw_store {
+    void **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n;
 };
 /* The one that the store keeps of all that are alike, to the bit (padding too:
- * clear it first). Lives as long as the store, which begins as zeros. */
-const struct mw_fast_unit *mw_unit_keep(struct mw_unit_store *store,
-                                        const struct mw_fast_unit *unit);
-void mw_unit_store_release(struct mw_unit_store *store);
+ * clear it first), n_bytes a multiple of 8 and the same for all. Lives as long
+ * as the store, which begins as zeros. */
+const void *mw_store_keep(struct mw_store *store, const void *thing,
+                          size_t n_bytes);
+void mw_store_release(struct mw_store *store);
 
 /* Only units that the model has are kept: a search remembers 10^5 of these. */
 struct mw_fast_price {
@@ -82,7 +92,7 @@ struct mw_fast {
     bool has_price, is_staged;   /* it is of one stage's groups */
     struct mw_fast_price **slot; /* open addressing, n_slots a power of 2 */
     size_t n_slots, n_prices;
-    struct mw_unit_store units;
+    struct mw_store units, sizes, groups, grads;
     struct mw_router_sums router;
     struct mw_fast_load *loads;       /* by hash; NULL until asked for */
     const struct mw_fast_price *last; /* what the price holds now */

@@ -40,7 +40,10 @@ void mw_fast_free(struct mw_fast *f)
         mw_free(f->slot[i]);
     }
     mw_free(f->slot);
-    mw_unit_store_release(&f->units);
+    mw_store_release(&f->units);
+    mw_store_release(&f->sizes);
+    mw_store_release(&f->groups);
+    mw_store_release(&f->grads);
     mw_fast_loads_free(f);
     mw_free(f->frame.vstage);
     mw_free(f->frame.tail);
@@ -59,7 +62,34 @@ static bool same_place(const struct mw_layout *a, const struct mw_layout *b)
            (a->order == b->order || strcmp(a->order, b->order) == 0);
 }
 
-static void set_key(const struct mw_fast *f, const struct mw_layout *l,
+/* Layouts come in runs whose groups stay. */
+static const struct mw_unit_groups *keep_groups(struct mw_fast *f)
+{
+    const struct mw_step_price *p = &f->frame.price;
+    struct mw_unit_groups g = {p->group[MW_DIM_TP], p->group[MW_DIM_CP],
+                               p->cp_inner_group, p->group[MW_DIM_EP],
+                               p->group[MW_DIM_ETP]};
+
+    if (f->last != NULL && memcmp(f->last->key.groups, &g, sizeof g) == 0) {
+        return f->last->key.groups;
+    }
+    return mw_store_keep(&f->groups, &g, sizeof g);
+}
+
+static const struct mw_grad_groups *keep_grads(struct mw_fast *f)
+{
+    const struct mw_step_price *p = &f->frame.price;
+    struct mw_grad_groups g = {p->grad_group, p->expert_group,
+                               p->replica_group};
+
+    if (f->last != NULL && f->last->key.grads != NULL &&
+        memcmp(f->last->key.grads, &g, sizeof g) == 0) {
+        return f->last->key.grads;
+    }
+    return mw_store_keep(&f->grads, &g, sizeof g);
+}
+
+static void set_key(struct mw_fast *f, const struct mw_layout *l,
                     struct mw_fast_key *key)
 {
     bool is_sharded = l->zero >= 2;
@@ -91,15 +121,9 @@ static void set_key(const struct mw_fast *f, const struct mw_layout *l,
     key->offload_optimizer = l->offload_optimizer;
     key->offload_weights = l->offload_weights;
     key->offload_activations = l->offload_activations;
-    key->group[MW_DIM_TP] = f->frame.price.group[MW_DIM_TP];
-    key->group[MW_DIM_CP] = f->frame.price.group[MW_DIM_CP];
-    key->cp_inner_group = f->frame.price.cp_inner_group;
-    key->group[MW_DIM_EP] = f->frame.price.group[MW_DIM_EP];
-    key->group[MW_DIM_ETP] = f->frame.price.group[MW_DIM_ETP];
+    key->groups = keep_groups(f);
     if (is_sharded) {
-        key->grad_group = f->frame.price.grad_group;
-        key->expert_group = f->frame.price.expert_group;
-        key->replica_group = f->frame.price.replica_group;
+        key->grads = keep_grads(f);
         key->reshard = l->reshard;
         key->fsdp_unit = mw_layout_wraps(l) ? l->fsdp_unit : 1;
         key->fsdp_prefetch = mw_layout_wraps(l) ? l->fsdp_prefetch : -1;
@@ -159,7 +183,7 @@ keep_unit(struct mw_fast *f, const struct mw_step_price *p, int unit)
 
     memset(&u, 0, sizeof u);
     u.unit = unit;
-    u.size = p->size[unit];
+    u.size = mw_store_keep(&f->sizes, &p->size[unit], sizeof *u.size);
     for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
         const struct mw_phase_cost *c = &p->cost[unit].phase[phase];
 
@@ -167,7 +191,7 @@ keep_unit(struct mw_fast *f, const struct mw_step_price *p, int unit)
         u.host_s[phase] = c->host_s;
         u.matrix_s[phase] = c->matrix_s;
     }
-    return mw_unit_keep(&f->units, &u);
+    return mw_store_keep(&f->units, &u, sizeof u);
 }
 
 static struct mw_fast_price *add_price(struct mw_fast *f,
@@ -217,7 +241,7 @@ static void recall(struct mw_fast *f, const struct mw_fast_price *known)
     for (int i = 0; i < known->n_units; i++) {
         const struct mw_fast_unit *u = known->unit[i];
 
-        p->size[u->unit] = u->size;
+        p->size[u->unit] = *u->size;
         for (int phase = 0; phase < MW_PHASE_COUNT; phase++) {
             struct mw_phase_cost *c = &p->cost[u->unit].phase[phase];
 

@@ -1,13 +1,13 @@
 /*
- * Units that remembered prices share. A search of 10^5 prices has as many
- * different layers, but few embeddings and heads: kept by content they take a
- * third of what a copy in every price would.
+ * What remembered prices share: units, their sizes, sets of groups. A search of
+ * 10^5 prices has as many different layers, but few embeddings and heads, and
+ * few places for its groups: kept by content they take a third of what a copy
+ * in every price would.
  */
 #include "sim/step/fast_int.h"
 
 #include "base/file.h"
 
-#include <assert.h>
 #include <string.h>
 
 enum { FIRST_SLOTS = 64 };
@@ -27,55 +27,55 @@ size_t mw_fast_hash(const void *data, size_t n_bytes)
     return (size_t)h;
 }
 
-static struct mw_fast_unit **find(const struct mw_unit_store *store,
-                                  const struct mw_fast_unit *unit)
+static void **find(const struct mw_store *store, const void *thing,
+                   size_t n_bytes)
 {
-    static_assert(sizeof *unit % sizeof(uint64_t) == 0, "whole words");
-    size_t i = mw_fast_hash(unit, sizeof *unit);
+    size_t i = mw_fast_hash(thing, n_bytes);
 
     for (;; i++) {
-        struct mw_fast_unit **slot = &store->slot[i & (store->n_slots - 1)];
+        void **slot = &store->slot[i & (store->n_slots - 1)];
 
-        if (*slot == NULL || memcmp(*slot, unit, sizeof *unit) == 0) {
+        if (*slot == NULL || memcmp(*slot, thing, n_bytes) == 0) {
             return slot;
         }
     }
 }
 
-static void grow(struct mw_unit_store *store)
+static void grow(struct mw_store *store, size_t n_bytes)
 {
-    struct mw_unit_store larger = {
-        .n_slots = store->n_slots > 0 ? 2 * store->n_slots : FIRST_SLOTS,
-        .n = store->n};
+    struct mw_store larger = {.n_slots = store->n_slots > 0 ? 2 * store->n_slots
+                                                            : FIRST_SLOTS,
+                              .n = store->n};
 
     larger.slot = mw_calloc(larger.n_slots, sizeof *larger.slot);
     for (size_t i = 0; i < store->n_slots; i++) {
         if (store->slot[i] != NULL) {
-            *find(&larger, store->slot[i]) = store->slot[i];
+            *find(&larger, store->slot[i], n_bytes) = store->slot[i];
         }
     }
     mw_free(store->slot);
     *store = larger;
 }
 
-const struct mw_fast_unit *mw_unit_keep(struct mw_unit_store *store,
-                                        const struct mw_fast_unit *unit)
+const void *mw_store_keep(struct mw_store *store, const void *thing,
+                          size_t n_bytes)
 {
-    struct mw_fast_unit **slot;
+    void **slot;
 
+    MW_ASSERT(n_bytes % sizeof(uint64_t) == 0, "%zu bytes", n_bytes);
     if (2 * (store->n + 1) > store->n_slots) {
-        grow(store);
+        grow(store, n_bytes);
     }
-    slot = find(store, unit);
+    slot = find(store, thing, n_bytes);
     if (*slot == NULL) {
-        *slot = mw_calloc(1, sizeof **slot);
-        memcpy(*slot, unit, sizeof *unit);
+        *slot = mw_calloc(1, n_bytes);
+        memcpy(*slot, thing, n_bytes);
         store->n++;
     }
     return *slot;
 }
 
-void mw_unit_store_release(struct mw_unit_store *store)
+void mw_store_release(struct mw_store *store)
 {
     for (size_t i = 0; i < store->n_slots; i++) {
         mw_free(store->slot[i]);
