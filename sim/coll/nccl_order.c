@@ -102,11 +102,38 @@ static int keep_neighbours(const struct nccl_walk *w, int gpu, uint8_t *next,
     return n_kept;
 }
 
+static bool is_open(const struct nccl_system *sys,
+                    const struct nccl_path *paths, int gpu, uint64_t flag)
+{
+    return paths[gpu].count > 0 &&
+           (nccl_at(sys, NODE_GPU, gpu)->used & flag) == 0;
+}
+
+/* Whose order does not matter before the neighbours are picked. */
+static int next_neighbours(const struct nccl_walk *w, int gpu, uint8_t *next)
+{
+    const struct nccl_system *sys = w->sys;
+    const struct nccl_path *paths =
+        nccl_at(sys, NODE_GPU, gpu)->paths[NODE_GPU];
+    uint64_t flag = UINT64_C(1) << w->graph->n_channels;
+    int n = sys->count[NODE_GPU], count = 0;
+    for (int i = 1; i < n; i++) {
+        int g = (gpu + i) % n;
+        if (is_open(sys, paths, g, flag)) {
+            next[count++] = (uint8_t)g;
+        }
+    }
+    return keep_neighbours(w, gpu, next, count);
+}
+
 /* sort_net: 1 nearest to the NIC first, -1 farthest, 0 the NIC is no matter. */
 int nccl_next_gpus(const struct nccl_walk *w, int gpu, int sort_net,
                    uint8_t *next)
 {
     const struct nccl_system *sys = w->sys;
+    if (sys->count[NODE_NVS] > 0) {
+        return next_neighbours(w, gpu, next);
+    }
     uint64_t flag = UINT64_C(1) << w->graph->n_channels;
     int n = sys->count[NODE_GPU], count = 0;
     struct score score[MW_NCCL_GPUS_MAX];
@@ -119,7 +146,7 @@ int nccl_next_gpus(const struct nccl_walk *w, int gpu, int sort_net,
         nccl_at(sys, NODE_GPU, gpu)->paths[NODE_GPU];
     for (int i = 1; i < n; i++) {
         int g = (gpu + i) % n;
-        if (paths[g].count == 0 || nccl_at(sys, NODE_GPU, g)->used & flag) {
+        if (!is_open(sys, paths, g, flag)) {
             continue;
         }
         struct score s = {.gpu = g,
@@ -138,8 +165,7 @@ int nccl_next_gpus(const struct nccl_walk *w, int gpu, int sort_net,
     for (int i = 0; i < count; i++) {
         next[i] = (uint8_t)score[reverse ? count - 1 - i : i].gpu;
     }
-    return sys->count[NODE_NVS] > 0 ? keep_neighbours(w, gpu, next, count)
-                                    : count;
+    return count;
 }
 
 /* ---- NICs in the order they are tried ---- */

@@ -14,14 +14,21 @@
 #include <math.h>
 #include <string.h>
 
+/* Where a pass of (device, chunk) i comes from or goes to. */
+struct neighbour {
+    int i, device; /* -1: none */
+    mw_time comm;
+    size_t cell; /* of its first micro-batch in f_end and b_end */
+};
+
 struct polish {
     struct mw_zb *z;
     struct mw_zb_run *r;
-    struct mw_zb_order *o; /* current */
-    mw_time *end;          /* [p * stride]: of every pass */
-    mw_time *start;
-    int *at_f, *at_b; /* [p v][m]: position of a pass in its list */
-    int *path;        /* critical passes: device * stride + position */
+    struct mw_zb_order *o;       /* current */
+    struct neighbour *down, *up; /* [p v]: a virtual stage lower, higher */
+    mw_time *start;              /* [p * stride]: of every pass */
+    int *at_f, *at_b;            /* [p v][m]: position of a pass in its list */
+    int *path; /* critical passes: device * stride + position */
     int n_path;
     int *count; /* [p * stride]: micro-batch of every pass */
     double energy;
@@ -39,36 +46,89 @@ static int below(struct polish *x, int n)
     return (int)(draw(x) * n);
 }
 
-static bool run_device(struct polish *x, int d)
+static void find_neighbours(struct polish *x)
 {
-    struct mw_zb *z = x->z;
+    const struct mw_zb *z = x->z;
+
+    for (int i = 0; i < z->p * z->v; i++) {
+        for (int way = -1; way <= 1; way += 2) {
+            struct neighbour *to = way < 0 ? &x->down[i] : &x->up[i];
+            int k = z->vs[i] + way;
+
+            *to = (struct neighbour){.i = -1, .device = -1};
+            if (k >= 0 && k < z->n_virtual) {
+                to->i = z->dev[k] * z->v + z->chunk[k];
+                to->device = z->dev[k];
+                to->comm = to->device == z->dev[z->vs[i]] ? 0 : z->comm;
+                to->cell = (size_t)k * (size_t)z->m;
+            }
+        }
+    }
+}
+
+/* Starts the next pass of (device, chunk) i, of which counts[i] are done, when
+ * its neighbour's has come and t is over; false when that is not known yet. */
+static inline bool pass(struct mw_zb_run *r, const struct neighbour *from,
+                        const struct neighbour *to, int d, int i, size_t cell,
+                        mw_time work, int *counts, mw_time *ends, mw_time *t,
+                        mw_time *out_start)
+{
+    int n = counts[i];
+
+    if (from->i >= 0) {
+        if (counts[from->i] <= n) {
+            return false;
+        }
+        mw_time ready = ends[from->cell + (size_t)n] + from->comm;
+
+        *t = ready > *t ? ready : *t;
+    }
+    *out_start = *t;
+    *t += work;
+    ends[cell + (size_t)n] = *t;
+    counts[i] = n + 1;
+    if (to->i >= 0 && to->device != d) {
+        mw_zb_wake(r, to->device);
+    }
+    return true;
+}
+
+/* Moves keep F before B before W, so what a pass needs of its own device is
+ * there: the neighbour's pass is all that B and F wait for, and W waits for
+ * nothing. Else as mw_zb_ready and mw_zb_finish. */
+static void run_device(struct polish *x, int d)
+{
+    const struct mw_zb *z = x->z;
     struct mw_zb_run *r = x->r;
     struct mw_zb_lane *l = &r->lane[d];
     const uint8_t *code = mw_zb_list(x->o, d);
-    size_t base = (size_t)d * (size_t)x->o->stride;
+    mw_time *start = x->start + (size_t)d * (size_t)x->o->stride, t = l->t;
+    int at = l->at, n = x->o->n[d];
 
-    for (; l->at < x->o->n[d]; l->at++) {
-        int c = MW_ZB_CHUNK(code[l->at]), type = MW_ZB_TYPE(code[l->at]);
-        int i = d * z->v + c;
+    for (; at < n; at++) {
+        int type = MW_ZB_TYPE(code[at]);
+        int i = d * z->v + MW_ZB_CHUNK(code[at]);
+        const struct neighbour *down = &x->down[i], *up = &x->up[i];
         size_t cell = (size_t)z->vs[i] * (size_t)z->m;
-        mw_time ready = mw_zb_ready(z, r, i, type);
 
-        if (ready < 0) {
-            return false;
+        if (type == MW_ZB_W) {
+            start[at] = t;
+            t += z->w[i];
+            r->n_w[i]++;
+        } else if (!(type == MW_ZB_F
+                         ? pass(r, down, up, d, i, cell, z->f[i], r->n_f,
+                                r->f_end, &t, &start[at])
+                         : pass(r, up, down, d, i, cell, z->b[i], r->n_b,
+                                r->b_end, &t, &start[at]))) {
+            break;
         }
-        l->t = ready > l->t ? ready : l->t;
-        x->start[base + (size_t)l->at] = l->t;
-        if (type == MW_ZB_F) {
-            x->at_f[cell + (size_t)r->n_f[i]] = l->at;
-        } else if (type == MW_ZB_B) {
-            x->at_b[cell + (size_t)r->n_b[i]] = l->at;
-        }
-        mw_zb_finish(z, r, d, c, type);
-        x->end[base + (size_t)l->at] = l->t;
     }
-    r->start[d] = x->start[base];
-    r->end[d] = l->t;
-    return true;
+    l->at = at;
+    l->t = t;
+    if (at == n) {
+        r->start[d] = start[0];
+        r->end[d] = t;
+    }
 }
 
 /* Objective of the current order (memory is checked by the moves). */
@@ -99,6 +159,13 @@ static mw_time evaluate(struct polish *x, double *out_energy)
 }
 
 /* ---- critical path ----------------------------------------------------- */
+static mw_time work_of(const struct mw_zb *z, int d, uint8_t code)
+{
+    int i = d * z->v + MW_ZB_CHUNK(code), type = MW_ZB_TYPE(code);
+
+    return type == MW_ZB_F ? z->f[i] : type == MW_ZB_B ? z->b[i] : z->w[i];
+}
+
 /* The pass that the one at (d, i) waited for, as device * stride + position;
  * -1 at the start. */
 static int cause(const struct polish *x, int d, int i)
@@ -110,7 +177,8 @@ static int cause(const struct polish *x, int d, int i)
     int k = z->vs[d * z->v + c], from;
     size_t n = (size_t)x->count[at];
 
-    if (i > 0 && x->end[at - 1] == x->start[at]) {
+    if (i > 0 &&
+        x->start[at - 1] + work_of(z, d, code[i - 1]) == x->start[at]) {
         return at - 1;
     }
     if (type == MW_ZB_F) {
@@ -126,7 +194,7 @@ static int cause(const struct polish *x, int d, int i)
     return i > 0 ? at - 1 : -1;
 }
 
-/* Micro-batch of every pass, by counting. */
+/* Micro-batch of every pass, and where each micro-batch's are, by counting. */
 static void count_passes(const struct polish *x)
 {
     const struct mw_zb *z = x->z;
@@ -137,7 +205,15 @@ static void count_passes(const struct polish *x)
         const uint8_t *code = mw_zb_list(x->o, d);
 
         for (i = 0; i < x->o->n[d]; i++) {
-            x->count[d * x->o->stride + i] = n[code[i]]++;
+            int type = MW_ZB_TYPE(code[i]), m = n[code[i]]++;
+            int cell = z->vs[d * z->v + MW_ZB_CHUNK(code[i])] * z->m + m;
+
+            x->count[d * x->o->stride + i] = m;
+            if (type == MW_ZB_F) {
+                x->at_f[cell] = i;
+            } else if (type == MW_ZB_B) {
+                x->at_b[cell] = i;
+            }
         }
     }
 }
@@ -304,12 +380,15 @@ void mw_zb_polish(struct mw_zb *z, struct mw_zb_run *r, double effort,
     } phase[] = {{0.01, 0.5}, {0.1, 0.25}, {0.3, 0.25}};
     size_t cells = (size_t)z->n_virtual * (size_t)z->m, i;
     size_t passes = (size_t)z->p * (size_t)best->order.stride;
+    size_t lanes = (size_t)z->p * (size_t)z->v;
     struct mw_zb_order o;
     struct polish x = {.z = z, .r = r, .o = &o};
 
     mw_zb_order_init(&o, z);
-    x.end = mw_calloc(2 * passes, sizeof *x.end);
-    x.start = x.end + passes;
+    x.start = mw_calloc(passes, sizeof *x.start);
+    x.down = mw_calloc(2 * lanes, sizeof *x.down);
+    x.up = x.down + lanes;
+    find_neighbours(&x);
     x.at_f = mw_calloc(2 * cells, sizeof *x.at_f);
     x.at_b = x.at_f + cells;
     x.path = mw_calloc(2 * passes, sizeof *x.path);
@@ -317,7 +396,8 @@ void mw_zb_polish(struct mw_zb *z, struct mw_zb_run *r, double effort,
     for (i = 0; i < sizeof phase / sizeof phase[0]; i++) {
         anneal(&x, effort * phase[i].share, phase[i].heat, best);
     }
-    mw_free(x.end);
+    mw_free(x.start);
+    mw_free(x.down);
     mw_free(x.at_f);
     mw_free(x.path);
     mw_zb_order_release(&o);
