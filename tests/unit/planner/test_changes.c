@@ -15,7 +15,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 enum { WISHES = 14 };
 #else
-enum { WISHES = 40 };
+enum { WISHES = 30 };
 #endif
 enum { N_SIZES = 5, VALUES = 64 };
 static const char *const names[N_SIZES] = {"tp", "pp", "dp", "micro_batch",
@@ -107,6 +107,7 @@ static void pin(const struct wish *wish, struct mw_search_opts *o)
     o->cp = o->vpp = 1;
     o->recompute = MW_RECOMPUTE_NONE;
     o->schedule = "1f1b";
+    o->offload_optimizer = o->offload_weights = o->offload_activations = 0;
     o->is_quiet = true;
     o->top = 1;
 }
@@ -226,6 +227,8 @@ static void changes_of(const char *text, struct mw_changes *out)
     opts.vpp = 1;
     opts.recompute = MW_RECOMPUTE_NONE;
     opts.zero = 1;
+    opts.offload_optimizer = opts.offload_weights = 0;
+    opts.offload_activations = 0;
     assert_int_equal(mw_search(&w.scenario, &w.ctx, &opts, &r, NULL), MW_ENO);
     mw_search_result_release(&r);
     mw_changes_find(&w.scenario, &w.ctx, &opts, out);
