@@ -47,7 +47,7 @@ static const struct argp_option options[] = {
     {"fix", OPT_FIX, "KEY=VALUE,...", 0,
      "Pin dimensions: tp cp pp dp ep etp vpp micro_batch zero sp recompute "
      "schedule order cp_form cp_inner dp_shard reshard dtype grad_dtype "
-     "grad_compression recompute_layers "
+     "state_dtype grad_compression recompute_layers "
      "recompute_modules overlap_off (names joined by +) bucket_size cuda_graph "
      "dispatcher overlap_shared_experts fsdp_unit fsdp_prefetch "
      "mtp_ahead vpp_group main_params_dtype exp_avg_dtype exp_avg_sq_dtype "
@@ -72,7 +72,8 @@ static const struct argp_option options[] = {
      "cp_inner "
      "(all-to-alls inside a ring); or all of these; by name alone: dtype "
      "(FP8), "
-     "grad_dtype (fp32, 16 bits), grad_compression. Lists in the scenario's "
+     "grad_dtype (fp32, 16 bits), state_dtype (sets of types of optimizer "
+     "states), grad_compression. Lists in the scenario's "
      "limits do the same",
      0},
     {"why", OPT_WHY, "KEY=VALUE,...", OPTION_ARG_OPTIONAL,

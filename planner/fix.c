@@ -121,6 +121,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
         {"cp_inner", MW_FREE_CP_INNER},
         {"dtype", MW_FREE_DTYPE},
         {"grad_dtype", MW_FREE_GRAD_DTYPE},
+        {"state_dtype", MW_FREE_STATE_DTYPE},
         {"grad_compression", MW_FREE_COMPRESSION},
         {"all", MW_FREE_ALL},
         {NULL, 0}};
@@ -140,7 +141,7 @@ enum mw_status mw_search_free(struct mw_search_opts *opts, const char *text,
                 "recompute_modules, overlap_off, bucket_size, "
                 "fsdp_unit, fsdp_prefetch, dispatcher, "
                 "overlap_shared_experts, mtp_ahead, vpp_group, cp_inner, "
-                "dtype, grad_dtype, grad_compression, all",
+                "dtype, grad_dtype, state_dtype, grad_compression, all",
                 (int)n, text);
         }
         opts->free |= (unsigned)e->value;
@@ -221,6 +222,26 @@ static enum mw_status fix_modules(struct mw_search_opts *opts,
     return status;
 }
 
+/* A set of types stands for the three keys. */
+static enum mw_status fix_states(struct mw_search_opts *opts, const char *value,
+                                 struct mw_err *err)
+{
+    for (int i = 0; i < MW_STATE_SETS; i++) {
+        const struct mw_state_set *set = &mw_state_sets[i];
+
+        if (strcmp(set->name, value) == 0) {
+            opts->main_params = 1 + (int)set->main;
+            opts->exp_avg = 1 + (int)set->exp_avg;
+            opts->exp_avg_sq = 1 + (int)set->exp_avg_sq;
+            return MW_OK;
+        }
+    }
+    return mw_fail(err, MW_EUSAGE,
+                   "state_dtype is '%s'; allowed: fp32, bf16, fp8, fp16, "
+                   "fp8-lm",
+                   value);
+}
+
 enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
                              const char *value, struct mw_err *err)
 {
@@ -258,6 +279,9 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
     if (strcmp(key, "grad_dtype") == 0) {
         return fix_word(key, mw_dtype_choice_enums, value, &opts->grad_dtype,
                         err);
+    }
+    if (strcmp(key, "state_dtype") == 0) {
+        return fix_states(opts, value, err);
     }
     if (strcmp(key, "main_params_dtype") == 0) {
         return fix_word(key, mw_main_params_choice_enums, value,
@@ -308,7 +332,7 @@ enum mw_status mw_search_fix(struct mw_search_opts *opts, const char *key,
         err, MW_EUSAGE,
         "unknown key '%s'; allowed: tp, cp, pp, dp, ep, etp, "
         "vpp, micro_batch, zero, sp, recompute, schedule, order, "
-        "cp_form, cp_inner, dp_shard, reshard, dtype, grad_dtype, "
+        "cp_form, cp_inner, dp_shard, reshard, dtype, grad_dtype, state_dtype, "
         "grad_compression, "
         "offload_optimizer, "
         "offload_weights, offload_activations, offload_nvme, recompute_layers, "

@@ -56,7 +56,8 @@ enum mw_free_dim {
     MW_FREE_DISPATCHER = 16384,
     MW_FREE_SHARED_OVERLAP = 32768,
     MW_FREE_MTP = 65536,
-    MW_FREE_VPP_GROUP = 131072
+    MW_FREE_VPP_GROUP = 131072,
+    MW_FREE_STATE_DTYPE = 262144 /* sets of types of states; not of `all` */
 };
 
 /* What the caller fixes (0, NULL or -1: free) and how long it may take. */

@@ -224,6 +224,37 @@ static int state_types(int fixed, const struct mw_int_list *listed, int own,
     return n;
 }
 
+/* Sets that training stacks use, the workload's own left out. The narrowest
+ * would always win, so that they are asked for by name. */
+static void add_state_sets(struct mw_space *s)
+{
+    const struct mw_limits *l = &s->scenario->limits;
+    const struct mw_search_opts *o = s->opts;
+    const struct mw_optimizer *own = &s->scenario->workload.optimizer;
+    bool has_sq = mw_optimizer_has_exp_avg_sq(own);
+
+    if (!is_freed(s, MW_FREE_STATE_DTYPE) || s->ctx->gpu->is_cpu ||
+        !mw_optimizer_has_exp_avg(own) ||
+        l->main_params.n + l->exp_avg.n + l->exp_avg_sq.n > 0 ||
+        o->main_params >= 0 || o->exp_avg >= 0 || o->exp_avg_sq >= 0) {
+        return;
+    }
+    for (int i = 0; i < MW_STATE_SETS; i++) {
+        const struct mw_state_set *set = &mw_state_sets[i];
+        int main = set->main == own->main ? 0 : 1 + (int)set->main;
+        int avg = set->exp_avg == own->exp_avg ? 0 : 1 + (int)set->exp_avg;
+        int sq = !has_sq || set->exp_avg_sq == own->exp_avg_sq
+                     ? 0
+                     : 1 + (int)set->exp_avg_sq;
+
+        if (main + avg + sq > 0) {
+            s->state[s->n_states].main = main;
+            s->state[s->n_states].exp_avg = avg;
+            s->state[s->n_states++].exp_avg_sq = sq;
+        }
+    }
+}
+
 static void find_states(struct mw_space *s)
 {
     const struct mw_limits *l = &s->scenario->limits;
@@ -244,6 +275,7 @@ static void find_states(struct mw_space *s)
         s->state[s->n_states].exp_avg = type[1][i / n[2] % n[1]];
         s->state[s->n_states++].exp_avg_sq = type[2][i % n[2]];
     }
+    add_state_sets(s);
 }
 
 /* The listed sets, each once. */

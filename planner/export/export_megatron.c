@@ -125,9 +125,7 @@ static void put_states(struct mw_args *w)
         o->exp_avg_sq == MW_FP32) {
         return;
     }
-    if (!(w->in->plan->layout.offload_optimizer > 0)) { /* else it is there */
-        mw_args_flag(w, "use-precision-aware-optimizer");
-    }
+    mw_args_flag(w, "use-precision-aware-optimizer");
     mw_args_word(w, "main-params-dtype",
                  o->main == MW_MAIN_FP16 ? "fp16" : "fp32");
     mw_args_word(w, "exp-avg-dtype", mw_dtype_name(o->exp_avg));

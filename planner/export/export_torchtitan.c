@@ -189,8 +189,9 @@ static void put_parallelism(const struct mw_export_in *in, struct mw_str *f)
     mw_str_add(f, "\n");
 }
 
-static void put_training(const struct mw_export_in *in, struct mw_str *f)
+static void put_training(const struct mw_export_in *in, struct mw_export *out)
 {
+    struct mw_str *f = &out->file;
     const struct mw_layout *l = &in->plan->layout;
     const struct mw_workload *w = &in->scenario->workload;
     long long local =
@@ -205,7 +206,13 @@ static void put_training(const struct mw_export_in *in, struct mw_str *f)
     if (l->offload_optimizer > 0) {
         mw_str_add(f, "enable_cpu_offload = true\n");
     }
-    mw_str_add(f, "\n[optimizer]\nname = \"AdamW\"\nlr = 1.5e-4\n\n");
+    mw_str_add(f, "\n[optimizer]\nname = \"AdamW\"\nlr = 1.5e-4\n");
+    if (w->optimizer.exp_avg == MW_BF16) {
+        mw_str_add(f, "implementation = \"fused_opt_states_bf16\"\n");
+        mw_export_note(out, "implementation fused_opt_states_bf16 is in "
+                            "TorchTitan's main branch of 2026, not in 0.2");
+    }
+    mw_str_add(f, "\n");
 }
 
 /* Converters of products to FP8; the head keeps its type, as it does here. */
@@ -259,7 +266,7 @@ enum mw_status mw_export_torchtitan(const struct mw_export_in *in,
                 flavors[i].name, flavors[i].flavor);
     put_converters(in, &out->file);
     mw_str_add(&out->file, "\n");
-    put_training(in, &out->file);
+    put_training(in, out);
     put_parallelism(in, &out->file);
     put_rest(in, &out->file);
     mw_export_torchrun(in, out);

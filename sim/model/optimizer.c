@@ -23,6 +23,13 @@ const struct mw_enum mw_main_params_enums[] = {{"fp32", MW_MAIN_FP32},
                                                {"none", MW_MAIN_NONE},
                                                {NULL, 0}};
 
+const struct mw_state_set mw_state_sets[MW_STATE_SETS] = {
+    {"fp32", MW_MAIN_FP32, MW_FP32, MW_FP32},
+    {"bf16", MW_MAIN_FP32, MW_BF16, MW_BF16},
+    {"fp8", MW_MAIN_FP32, MW_FP8, MW_FP8},
+    {"fp16", MW_MAIN_FP16, MW_FP16, MW_FP16},
+    {"fp8-lm", MW_MAIN_FP16, MW_FP8, MW_FP16}};
+
 /* bitsandbytes/optim/optimizer.py: min_8bit_size, block size. */
 enum { SMALL_ELEMENTS = 4096, BLOCK_ELEMENTS = 256 };
 static const double fp32_bytes = 4;

@@ -46,6 +46,24 @@ struct mw_optimizer {
     enum mw_dtype exp_avg, exp_avg_sq; /* fp32, bf16, fp16 or fp8 */
 };
 
+/*
+ * Types of Adam's states that training stacks use together: c, e_m, e_v and the
+ * bytes a parameter beside weights of 16 bits.
+ *
+ *   fp32    4 4 4  12
+ *   bf16    4 2 2   8   DeepSeek-V3 (2024), 3.3.2; TorchTitan's
+ *                       implementation fused_opt_states_bf16
+ *   fp8     4 1 1   6   Megatron-Core --exp-avg-dtype, --exp-avg-sq-dtype
+ *   fp16    2 2 2   6   and --main-params-dtype
+ *   fp8-lm  2 1 2   5   Peng et al., "FP8-LM", 2023, 2.2
+ */
+struct mw_state_set {
+    const char *name;
+    enum mw_main_params main;
+    enum mw_dtype exp_avg, exp_avg_sq;
+};
+enum { MW_STATE_SETS = 5 };
+extern const struct mw_state_set mw_state_sets[MW_STATE_SETS];
 /* Has it a first moment, a second one, in a type of the user's choice? */
 bool mw_optimizer_has_exp_avg(const struct mw_optimizer *o);
 bool mw_optimizer_has_exp_avg_sq(const struct mw_optimizer *o);

@@ -255,6 +255,10 @@ args "o['optimizer'] == 'dist_muon' and 'use-distributed-optimizer' not in o and
 scenario states llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: fp16, exp_avg_dtype: fp8, exp_avg_sq_dtype: bf16'
 expect 0 "$mw" export states.yaml --to megatron-core -o out.args
 args "o['use-precision-aware-optimizer'] and o['main-params-dtype'] == 'fp16' and o['exp-avg-dtype'] == 'fp8' and o['exp-avg-sq-dtype'] == 'bf16'"
+# TorchTitan's bf16 moments, chosen by the layout.
+scenario moments llama3-8b 2 'tp: 1, dp: 16, zero: 3, exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16'
+expect 0 "$mw" export moments.yaml --to torchtitan -o out.toml
+grep -qx 'implementation = "fused_opt_states_bf16"' out.toml || fail "TorchTitan's moments"
 scenario sgd llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', optimizer: sgd'
 expect 0 "$mw" export sgd.yaml --to megatron-core -o out.args
 args "o['optimizer'] == 'sgd' and o['sgd-momentum'] == '0'"
@@ -291,6 +295,8 @@ sed 's/loss: fused/loss_chunks: 8/' loss.yaml >parts.yaml
 refused parts.yaml megatron-core megatron_loss
 refused muon.yaml nanotron nanotron_optimizer
 refused states.yaml nanotron nanotron_states
+sed 's/zero: 1/zero: 1, offload_optimizer: 1/' states.yaml >lent.yaml
+refused lent.yaml megatron-core megatron_states_offload
 scenario bare llama3-8b 2 'tp: 1, dp: 16, zero: 1' ', main_params_dtype: none'
 refused bare.yaml megatron-core megatron_main_params
 scenario plain llama3-8b 2 'tp: 1, dp: 16, zero: 0' ', exp_avg_dtype: bf16'

@@ -85,6 +85,20 @@ export GIVEN
 json "os.environ['GIVEN'] == '%s %s %s' % (o['step_time_s'], o['memory']['peak_bytes'], o['job']['checkpoint_bytes'])"
 expect 0 "$mw" plan own.yaml --fix tp=1,pp=1,dp=8,zero=3,exp_avg_dtype=bf16 --quiet -o own.plan.yaml
 grep -qx '  exp_avg_dtype: bf16' own.plan.yaml || fail "states: $(cat own.plan.yaml)"
+# The sets that stacks use, where asked for by name; the narrowest wins.
+states plain.yaml '' ''
+expect 0 "$mw" plan plain.yaml --top 1 --json
+cp stdout.txt plain.txt
+json "o['plans'][0]['exp_avg_dtype'] == 'workload'"
+expect 0 "$mw" plan plain.yaml --free state_dtype --top 1 --json
+json "(o['plans'][0]['main_params_dtype'], o['plans'][0]['exp_avg_dtype'], o['plans'][0]['exp_avg_sq_dtype']) == ('fp16', 'fp8', 'fp16') and o['proved_optimal']"
+json "o['enumerated'] == 5 * json.load(open('plain.txt'))['enumerated'] and o['plans'][0]['step_time_s'] < json.load(open('plain.txt'))['plans'][0]['step_time_s']"
+printf 'limits: {framework: torchtitan-0.2}\n' | cat plain.yaml - >titan.yaml
+expect 0 "$mw" plan titan.yaml --free state_dtype --top 1 --json
+json "o['plans'][0]['main_params_dtype'] == 'workload' and o['plans'][0]['exp_avg_dtype'] == o['plans'][0]['exp_avg_sq_dtype'] == 'bf16'"
+expect 0 "$mw" plan plain.yaml --fix state_dtype=fp8,tp=1,pp=1,zero=1 --top 1 --json
+json "(o['plans'][0]['main_params_dtype'], o['plans'][0]['exp_avg_dtype']) == ('workload', 'fp8')"
+expect 2 "$mw" plan plain.yaml --fix state_dtype=int8
 
 # Infeasible: what binds and what would help.
 scenario 1 64 >small.yaml

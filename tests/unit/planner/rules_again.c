@@ -213,6 +213,29 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     }
 }
 
+/* Types of states: Megatron's distributed Adam on the device, with a main copy;
+ * TorchTitan's bf16 moments there; others have fp32 alone. */
+static bool may_keep(const struct world *w, const struct mw_layout *l)
+{
+    struct mw_optimizer o = mw_work_optimizer(l, &w->scenario.workload);
+    bool has_main = o.main == MW_MAIN_FP32, is_same = o.exp_avg == o.exp_avg_sq;
+    bool is_here = !(l->offload_optimizer > 0);
+
+    if (has_main && is_same && o.exp_avg == MW_FP32) {
+        return true;
+    }
+    switch (w->scenario.limits.framework) {
+    case MW_FRAMEWORK_ANY:
+        return true;
+    case MW_FRAMEWORK_MEGATRON_CORE:
+        return is_here && l->zero >= 1 && o.main != MW_MAIN_NONE;
+    case MW_FRAMEWORK_TORCHTITAN:
+        return is_here && has_main && is_same && o.exp_avg == MW_BF16;
+    default:
+        return false;
+    }
+}
+
 /* Only Megatron-Core predicts several tokens, and there not on rank 0. */
 static bool may_run_ahead(const struct world *w, const struct mw_layout *l)
 {
@@ -279,5 +302,5 @@ static bool may_run(const struct world *w, const struct mw_layout *l)
 bool may_framework_run(const struct world *w, const struct mw_layout *l)
 {
     return may_run(w, l) && may_run_rare(w, l) && may_wrap(w, l) &&
-           may_run_ahead(w, l) && may_run_types(w, l);
+           may_run_ahead(w, l) && may_run_types(w, l) && may_keep(w, l);
 }

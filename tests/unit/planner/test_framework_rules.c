@@ -17,14 +17,15 @@ struct knobs {
     const char *schedule;
     int kv_heads, experts, mtp;
     bool has_bias, is_learned, is_tied;
-    int dtype, grad_dtype; /* 1 + enum mw_dtype */
+    int dtype, grad_dtype;    /* 1 + enum mw_dtype */
+    int main_params, moments; /* as in mw_layout; of both moments */
     enum mw_scaling scaling;
     bool is_unfused, has_dropout;
     enum mw_cuda_graph graph;
     enum mw_recompute recompute;
     int modules, overlap_off;
     enum mw_optimizer_kind optimizer;
-    double offload_optimizer, offload_activations;
+    double offload_optimizer, offload_weights, offload_activations;
     int seq, batch; /* 0: 256 */
     int vpp_group;  /* 0: pp */
     int window;     /* tokens */
@@ -67,6 +68,15 @@ static const struct rule_case cases[] = {
      {.is_pp_inside = true, .pp = 2, .experts = 8, .ep = 2, .etp = 2, .tp = 2, .cp = 2, .sp = true}},
     {MEG, "megatron_order_experts", {.is_pp_inside = true, .pp = 2, .cp = 2}, {.is_pp_inside = true, .pp = 2, .tp = 2}},
     {MEG, "megatron_grad_dtype", {.dtype = FP32, .grad_dtype = BF16, .is_unfused = true}, {.dtype = FP32, .grad_dtype = FP32, .is_unfused = true}},
+    {MEG, "megatron_states", {.zero = NONE, .moments = FP8}, {.zero = 1, .moments = FP8}},
+    {MEG, "megatron_states", {.zero = 1, .moments = BF16, .optimizer = MW_OPTIMIZER_MUON}, {.zero = 3, .moments = FP16, .main_params = 1 + MW_MAIN_FP16}},
+    {MEG, "megatron_states_offload", {.moments = BF16, .offload_optimizer = 0.5}, {.moments = FP32, .offload_optimizer = 0.5}},
+    {MEG, "megatron_main_params", {.main_params = 1 + MW_MAIN_NONE}, {.main_params = 1 + MW_MAIN_FP32}},
+    {MDS, "mds_states", {.moments = BF16}, {.moments = FP32}},
+    {TT, "titan_states", {.zero = 3, .moments = FP8}, {.zero = 3, .moments = BF16}},
+    {TT, "titan_states", {.zero = 3, .main_params = 1 + MW_MAIN_FP16}, {.zero = 3, .moments = FP32}},
+    {TT, "titan_states_offload", {.zero = 3, .moments = BF16, .offload_optimizer = 1, .offload_weights = 1}, {.zero = 3, .offload_optimizer = 1, .offload_weights = 1}},
+    {NANO, "nanotron_states", {.moments = BF16}, {.moments = FP32}},
     {MEG, "megatron_grad_dtype", {.grad_dtype = FP16}, {.dtype = FP16, .grad_dtype = FP16}},
     {MEG, "megatron_fp8_scaling", {.dtype = FP8, .scaling = MW_SCALE_ROW}, {.dtype = FP8, .scaling = MW_SCALE_BLOCK}},
     {MEG, "megatron_mx_rows", {.dtype = FP8, .scaling = MW_SCALE_MX, .tp = 4, .cp = 4, .sp = true, .kv_heads = 4},
@@ -193,11 +203,14 @@ static void set_layout(const struct knobs *k, struct mw_layout *l)
     l->schedule = k->schedule != NULL ? k->schedule : l->schedule;
     l->dtype = k->dtype;
     l->grad_dtype = k->grad_dtype;
+    l->main_params = k->main_params;
+    l->exp_avg = l->exp_avg_sq = k->moments;
     l->cuda_graph = k->graph;
     l->recompute = k->recompute;
     l->recompute_modules = k->modules;
     l->overlap_off = k->overlap_off;
     l->offload_optimizer = k->offload_optimizer;
+    l->offload_weights = k->offload_weights;
     l->offload_activations = k->offload_activations;
 }
 

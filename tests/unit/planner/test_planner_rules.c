@@ -240,8 +240,8 @@ static void test_10000_random_scenarios(void **state)
     struct world w;
     uint64_t n_plans = 0, n_none = 0, n_rare = 0, n_typed = 0, n_sums = 0,
              n_inner = 0, n_small = 0, n_modules = 0, n_buckets = 0,
-             n_graphs = 0, n_units = 0, n_ahead = 0, n_experts = 0,
-             n_groups = 0;
+             n_graphs = 0, n_units = 0, n_states = 0, n_ahead = 0,
+             n_experts = 0, n_groups = 0;
 
     open_world(&w, "llama3-8b-2xdgx-h100.yaml", 0);
     for (uint64_t seed = 0; seed < 10000; seed++) {
@@ -257,7 +257,7 @@ static void test_10000_random_scenarios(void **state)
         opts.micro_batch = 1 + pick(seed, 11, 2);
         opts.is_full = pick(seed, 12, 16) == 0;
         if (pick(seed, 13, 4) == 0) { /* offload and the like, if it fits so */
-            opts.free = 1U << pick(seed, 14, 18);
+            opts.free = 1U << pick(seed, 14, 19);
             opts.rank_by =
                 pick(seed, 16, 2) == 0 ? MW_RANK_MEMORY : MW_RANK_TIME;
             opts.recompute = pick(seed, 15, 3);
@@ -286,6 +286,7 @@ static void test_10000_random_scenarios(void **state)
             n_small += l->grad_compression != MW_COMPRESS_NONE;
             n_ahead += l->mtp_ahead > 0;
             n_groups += l->vpp_group > 0;
+            n_states += l->main_params + l->exp_avg + l->exp_avg_sq > 0;
             assert_true(
                 l->vpp_group == 0 ||
                 (l->vpp > 1 && l->vpp_group >= l->pp &&
@@ -311,7 +312,8 @@ static void test_10000_random_scenarios(void **state)
     assert_true(n_typed > 200 && n_sums > 200);
     assert_true(n_inner > 20 && n_small > 20 && n_modules > 5);
     assert_true(n_buckets > 20 && n_graphs > 20 && n_units > 20);
-    assert_true(n_ahead > 5 && n_experts > 100 && n_groups > 5);
+    assert_true(n_ahead > 5 && n_experts > 100 && n_groups > 5 &&
+                n_states > 50);
     assert_in_range(n_none, 100, 8000);
     close_world(&w);
 }

@@ -146,7 +146,7 @@ static void test_random_spaces(void **state)
         opts.recompute = pick(seed, 11, 3);
         opts.free = seed % 2 == 0
                         ? (unsigned)pick(seed, 12, 32)
-                        : 1U << pick(seed, 14, 18) | 1U << pick(seed, 15, 18);
+                        : 1U << pick(seed, 14, 19) | 1U << pick(seed, 15, 19);
         opts.cp = (opts.free & MW_FREE_CP_INNER) != 0 ? 4 : 0;
         opts.bucket_size = seed % 16 == 2 ? 30000000 : -1;
         opts.is_full = pick(seed, 13, 8) == 0;

@@ -243,6 +243,74 @@ static void test_muon_gradients(void **state)
     step_world_close(&w);
 }
 
+static void choose(struct mw_layout *l, const struct mw_state_set *set)
+{
+    l->main_params = 1 + (int)set->main;
+    l->exp_avg = 1 + (int)set->exp_avg;
+    l->exp_avg_sq = 1 + (int)set->exp_avg_sq;
+}
+
+/* Step and memory of a set that the layout chooses are those of a workload that
+ * says the same, to the bit, and both forms agree. */
+static void same_as_workload(const char *optimizer,
+                             const struct mw_state_set *set,
+                             const struct mw_layout *layout)
+{
+    static const char *const mains[] = {"fp32", "fp16", "none"};
+    struct mw_layout l = *layout;
+    struct mw_step_result chosen, given;
+    struct step_world w, of;
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "%s, main_params_dtype: %s, exp_avg_dtype: %s, exp_avg_sq_dtype: "
+             "%s",
+             optimizer, mains[set->main], mw_dtype_name(set->exp_avg),
+             mw_dtype_name(set->exp_avg_sq));
+    open_world(&w, optimizer);
+    open_world(&of, text);
+    step_simulate(&given, &of.s, &l, &of.ctx, NULL);
+    choose(&l, set);
+    step_simulate(&chosen, &w.s, &l, &w.ctx, NULL);
+    mw_assert_near(chosen.step_time_s, given.step_time_s, 0, 0);
+    for (int s = 0; s < l.pp; s++) {
+        assert_memory_equal(&chosen.memory[s], &given.memory[s],
+                            sizeof chosen.memory[s]);
+    }
+    mw_step_result_release(&chosen);
+    mw_step_result_release(&given);
+    step_forms_agree(&w, &l);
+    step_world_close(&w);
+    step_world_close(&of);
+}
+
+static void test_layouts_choose_sets(void **state)
+{
+    static const double bytes[MW_STATE_SETS] = {12, 8, 6, 6, 5};
+    const double n = matrices + embeddings + vectors;
+
+    (void)state;
+    for (int i = 0; i < MW_STATE_SETS; i++) {
+        const struct mw_state_set *set = &mw_state_sets[i];
+        struct mw_layout l = replicas(0);
+        struct mw_step_result r;
+        struct step_world w;
+
+        open_world(&w, "adamw");
+        choose(&l, set);
+        step_simulate(&r, &w.s, &l, &w.ctx, NULL);
+        mw_assert_near(r.memory[0].optimizer_bytes, bytes[i] * n, 1e-12, 0);
+        mw_step_result_release(&r);
+        step_world_close(&w);
+        l = replicas(1);
+        l.dp = 4, l.pp = 4;
+        same_as_workload("adamw", set, &l);
+        same_as_workload("muon", set, &l);
+        l.offload_optimizer = 0.5;
+        same_as_workload("adamw", set, &l);
+    }
+}
+
 static void test_forms_agree(void **state)
 {
     static const char *const optimizers[] = {"muon", "adafactor", "adam8bit",
@@ -273,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_muon_products),
         cmocka_unit_test(test_muon_longest_matrix),
         cmocka_unit_test(test_muon_gradients),
+        cmocka_unit_test(test_layouts_choose_sets),
         cmocka_unit_test(test_forms_agree),
     };
 
