@@ -20,10 +20,11 @@ static enum mw_status whole_job(const void *arg,
     struct mw_sim_job_args args = *(const struct mw_sim_job_args *)arg;
     struct mw_sim_job job;
     struct mw_err why = {0};
+    const struct mw_scenario of = mw_sim_job_of(scenario, c->layout);
 
     args.expected_only = true;
     enum mw_status status =
-        mw_sim_job_make(&args, scenario, ctx, c->step_time_s, &job, &why);
+        mw_sim_job_make(&args, &of, ctx, c->step_time_s, &job, &why);
 
     if (status == MW_OK) {
         c->wall_s = job.job.wall_s;

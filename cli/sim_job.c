@@ -288,6 +288,7 @@ struct mw_scenario mw_sim_job_of(const struct mw_scenario *scenario,
     struct mw_scenario of = *scenario;
 
     of.workload.optimizer = mw_work_optimizer(layout, &scenario->workload);
+    of.workload.dtype = mw_work_dtype(layout, &scenario->workload);
     return of;
 }
 

@@ -31,7 +31,7 @@ struct mw_sim_job {
     double energy_J;       /* at most */
     double least_energy_J; /* NaN: not known */
 };
-/* The scenario with the types of states that a layout chose, which checkpoints
+/* The scenario with the types that a layout chose, which checkpoints
  * are made of. */
 struct mw_scenario mw_sim_job_of(const struct mw_scenario *scenario,
                                  const struct mw_layout *layout);

@@ -15,10 +15,15 @@ static enum mw_status weigh(const struct mw_spares *at,
         .n_spares = at->scenario.cluster.spare_nodes,
         .n_nodes = at->scenario.cluster.n_nodes,
         .step_time_s = r->n_plans > 0 ? r->plans[0].step_time_s : 0,
+        .layout = r->n_plans > 0 ? &r->plans[0].layout : NULL,
         .wall_s = HUGE_VAL,
         .is_proved = r->n_plans == 0 || r->proved_optimal};
-    return out->step_time_s > 0 ? job(arg, &at->scenario, &at->ctx, out, err)
+    enum mw_status status = out->step_time_s > 0
+                                ? job(arg, &at->scenario, &at->ctx, out, err)
                                 : MW_OK;
+
+    out->layout = NULL;
+    return status;
 }
 
 /* Ends first; of two that never end, or end together, the one with a plan, and

@@ -12,8 +12,9 @@
 #include "planner/planner.h"
 
 struct mw_spare_choice {
-    int n_spares, n_nodes; /* that train */
-    double step_time_s;    /* of its best plan; 0: none is feasible */
+    int n_spares, n_nodes;          /* that train */
+    double step_time_s;             /* of its best plan; 0: none is feasible */
+    const struct mw_layout *layout; /* the plan's, while the job is weighed */
     double wall_s,
         goodput; /* of the whole job; wall_s HUGE_VAL: it never ends */
     bool is_proved;

@@ -147,7 +147,13 @@ expect 0 "$mw" plan spares.yaml --tokens 1T --failures 300 --json -o spares.plan
 json "min((s['time_s'], s['spare_nodes']) for s in o['spares'])[1] == o['spare_nodes']"
 json "o['spare_nodes'] > 0 and o['spares_proved'] and o['plans'][0]['dp'] == 32 - 8 * o['spare_nodes'] and abs(o['job']['time_s'] / min(s['time_s'] for s in o['spares']) - 1) < 1e-9"
 expect 0 "$mw" sim spares.yaml --plan spares.plan --tokens 1T --failures 300 --json
+cp stdout.txt standing.txt
 json "o['job']['nodes_standing_by'] > 0 and o['job']['waiting_s'] > 0"
+# Checkpoints of the choice are of the types that its plan has.
+sed 's/micro_batch: \[1\]/micro_batch: [1], exp_avg_dtype: bf16, exp_avg_sq_dtype: fp8/' spares.yaml >narrow.yaml
+expect 0 "$mw" plan narrow.yaml --tokens 1T --failures 300 --json
+json "abs(o['job']['time_s'] / min(s['time_s'] for s in o['spares']) - 1) < 1e-9"
+json "14 * o['job']['checkpoint_bytes'] == 9 * json.load(open('standing.txt'))['job']['checkpoint_bytes']"
 expect 2 "$mw" plan spares.yaml
 expect 2 "$mw" plan spares.yaml --tokens 1T --within 3
 
