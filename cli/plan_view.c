@@ -170,6 +170,16 @@ static void set_modules(json_t *o, int modules)
     mw_str_release(&names);
 }
 
+static json_t *list_json(const struct mw_int_list *list)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < list->n; i++) {
+        json_array_append_new(out, json_integer(list->v[i]));
+    }
+    return out;
+}
+
 json_t *mw_plan_view_candidate(const struct mw_candidate *c)
 {
     json_t *o = json_object();
@@ -227,13 +237,12 @@ json_t *mw_plan_view_candidate(const struct mw_candidate *c)
         json_array_append_new(layers, json_integer(c->layers[k]));
     }
     mw_json_set(o, "layers", layers);
+    if (l->stage_recompute_layers.n > 0) {
+        mw_json_set(o, "stage_recompute_layers",
+                    list_json(&l->stage_recompute_layers));
+    }
     if (l->nodes.n > 0) {
-        json_t *nodes = json_array();
-
-        for (size_t i = 0; i < l->nodes.n; i++) {
-            json_array_append_new(nodes, json_integer(l->nodes.v[i]));
-        }
-        mw_json_set(o, "nodes", nodes);
+        mw_json_set(o, "nodes", list_json(&l->nodes));
         mw_json_set_bool(o, "order_proved", c->is_order_proved);
         mw_json_set_real(o, "allocated_s", c->allocated_s);
         mw_json_set_real(o, "without_leaves_s", c->bare_s);

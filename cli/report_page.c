@@ -44,6 +44,18 @@ static void layout_row(struct mw_page *page, const char *what, const char *text)
     mw_page_table_cell(page, "%s", text);
 }
 
+static void list_row(struct mw_page *page, const char *what,
+                     const struct mw_int_list *list)
+{
+    struct mw_str text = {NULL, 0, 0};
+
+    for (size_t i = 0; i < list->n; i++) {
+        mw_str_addf(&text, "%s%lld", i > 0 ? " " : "", (long long)list->v[i]);
+    }
+    layout_row(page, what, text.s != NULL ? text.s : "");
+    mw_str_release(&text);
+}
+
 static void layout_count(struct mw_page *page, const char *what, int n)
 {
     char text[16];
@@ -112,6 +124,10 @@ static void add_layout(struct mw_page *page, const struct mw_report *r)
     }
     if (l->recompute_layers > 0) {
         layout_count(page, "layers of a stage recomputed", l->recompute_layers);
+    }
+    if (l->stage_recompute_layers.n > 0) {
+        list_row(page, "layers recomputed by stage",
+                 &l->stage_recompute_layers);
     }
     if (l->cuda_graph != MW_GRAPH_STACK) {
         layout_row(page, "CUDA graphs", mw_cuda_graph_name(l->cuda_graph));

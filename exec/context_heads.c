@@ -172,8 +172,7 @@ void mw_heads_open(struct mw_exec *ex)
     mw_context_alloc(ex, DK, kv);
     mw_context_alloc(ex, DV, kv);
     mw_context_alloc(ex, DOUT, q);
-    bool is_lent =
-        d->recompute != MW_RECOMPUTE_SELECTIVE || d->recompute_layers > 0;
+    bool is_lent = d->recompute != MW_RECOMPUTE_SELECTIVE || d->keeps_layers;
     if (is_lent) {
         mw_context_alloc(ex, TOKEN_Q, d->is_fused_qkv ? q + 2 * kv : q);
     }

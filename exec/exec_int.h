@@ -42,12 +42,12 @@ struct mw_dims {
     bool has_shared_gate;
     bool is_sp;                  /* sequence parallel, tp > 1 */
     enum mw_recompute recompute; /* what B computes again ... */
-    int recompute_layers; /* of the first so many of a chunk; 0: of all */
-    bool is_dealt;        /* context parallel with all-to-alls of heads */
-    int lora_rank;        /* of adapters, beside which all is frozen; 0: none */
-    bool adapts_mlp;      /* not attention's linear layers alone */
-    bool keeps_repeated;  /* full recomputation with W apart from B: what
-                             B repeated stays until W */
+    bool keeps_layers;           /* ... of some layers, not of others */
+    bool is_dealt;       /* context parallel with all-to-alls of heads */
+    int lora_rank;       /* of adapters, beside which all is frozen; 0: none */
+    bool adapts_mlp;     /* not attention's linear layers alone */
+    bool keeps_repeated; /* full recomputation with W apart from B: what
+                            B repeated stays until W */
 };
 
 /* A tensor's weights and gradient; both NULL where the model has none. */
@@ -271,11 +271,12 @@ struct mw_exec {
 };
 
 /* What B computes again of layer i of a chunk. */
-static inline enum mw_recompute mw_recompute_of(const struct mw_exec *ex, int i)
+static inline enum mw_recompute mw_recompute_of(const struct mw_exec *ex,
+                                                const struct mw_chunk *c, int i)
 {
-    const struct mw_dims *d = &ex->dims;
-    bool is_kept = d->recompute_layers > 0 && i >= d->recompute_layers;
-    return is_kept ? MW_RECOMPUTE_NONE : d->recompute;
+    bool is_kept = i >= mw_layout_recomputed(&ex->job->layout, c->virtual_stage,
+                                             c->n_layers);
+    return is_kept ? MW_RECOMPUTE_NONE : ex->dims.recompute;
 }
 /* Does B compute a block's attention core again, and nothing else? */
 static inline bool mw_core_is_repeated(const struct mw_exec *ex,

@@ -40,7 +40,7 @@ static void set_dims(struct mw_exec *ex)
     d->own_rows = d->is_sp ? d->rows / l->tp : d->rows;
     d->moe_rows = d->own_rows * d->top_k * d->n_sources;
     d->recompute = l->recompute;
-    d->recompute_layers = l->recompute_layers;
+    d->keeps_layers = mw_layout_keeps_layers(l);
     d->lora_rank = ex->job->workload->lora_rank;
     d->adapts_mlp =
         d->lora_rank > 0 && ex->job->workload->lora_targets == MW_LORA_ALL;

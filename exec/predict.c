@@ -8,15 +8,15 @@
 static double stage_bytes(const struct mw_job *job, const struct mw_work *work,
                           int k)
 {
-    int first = mw_job_first_layer(job, k), n = job->layout.recompute_layers;
+    int first = mw_job_first_layer(job, k);
+    int n = mw_layout_recomputed(&job->layout, k, job->layers[k]);
     struct mw_layout plain = job->layout;
     struct mw_work kept = *work;
     plain.recompute = MW_RECOMPUTE_NONE;
     kept.layout = &plain;
     double sum = 0.0;
     for (int i = 0; i < job->layers[k]; i++) {
-        sum += mw_layer_activation_bytes(n > 0 && i >= n ? &kept : work,
-                                         first + i);
+        sum += mw_layer_activation_bytes(i >= n ? &kept : work, first + i);
     }
     if (k == 0) {
         sum += mw_embedding_activation_bytes(work);

@@ -260,7 +260,7 @@ static size_t lay_fwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     struct carve c = {.base = base};
     lay_inputs(&c, ex, chunk, f);
     for (int i = 0; i < chunk->n_layers; i++) {
-        enum mw_recompute again = mw_recompute_of(ex, i);
+        enum mw_recompute again = mw_recompute_of(ex, chunk, i);
         if (again == MW_RECOMPUTE_FULL) {
             f->blocks[i] = ex->repeated;
         } else {
@@ -354,7 +354,7 @@ static size_t lay_bwd(const struct mw_exec *ex, const struct mw_chunk *chunk,
     for (int i = 0; i < chunk->n_layers; i++) {
         lay_block_bwd(&c, ex, half_of(&chunk->blocks[i]), &b->blocks[i]);
         if (ex->dims.keeps_repeated &&
-            mw_recompute_of(ex, i) == MW_RECOMPUTE_FULL) {
+            mw_recompute_of(ex, chunk, i) == MW_RECOMPUTE_FULL) {
             lay_block_fwd(&c, ex, half_of(&chunk->blocks[i]), false,
                           &b->repeated[i]);
         }

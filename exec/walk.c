@@ -162,7 +162,7 @@ static void forget_repeated(struct mw_exec *ex, const struct mw_chunk *c,
                             struct mw_fwd *f)
 {
     for (int i = 0; i < c->n_layers && ex->dims.keeps_repeated; i++) {
-        if (mw_recompute_of(ex, i) == MW_RECOMPUTE_FULL) {
+        if (mw_recompute_of(ex, c, i) == MW_RECOMPUTE_FULL) {
             f->blocks[i] = ex->repeated;
             f->blocks[i].x = f->x[i];
         }
@@ -203,7 +203,7 @@ static enum mw_status walk_forward(struct mw_exec *ex, int chunk,
             note_routing(ex, c, f, i);
         }
         if (c->blocks[i].is_moe &&
-            mw_recompute_of(ex, i) != MW_RECOMPUTE_FULL) {
+            mw_recompute_of(ex, c, i) != MW_RECOMPUTE_FULL) {
             mw_fwd_count_experts(ex, f, i);
         }
     }
@@ -241,7 +241,7 @@ static enum mw_status repeat_forward(struct mw_exec *ex,
                                      const struct mw_chunk *c, struct mw_fwd *f,
                                      const struct mw_bwd *b, int i)
 {
-    if (mw_recompute_of(ex, i) != MW_RECOMPUTE_FULL) {
+    if (mw_recompute_of(ex, c, i) != MW_RECOMPUTE_FULL) {
         return MW_OK;
     }
     f->blocks[i] = ex->dims.keeps_repeated ? b->repeated[i] : ex->repeated;

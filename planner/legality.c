@@ -22,7 +22,7 @@
     X(heads) X(kv_heads) X(experts) X(vocab) X(seq) X(batch) X(dtype) X(tied)  \
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
-    X(grad_compression) X(recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
+    X(grad_compression) X(recompute_layers) X(stage_recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
     X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
@@ -308,6 +308,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_offload_weights] = l->offload_weights > 0;
     v[V_offload_activations] = l->offload_activations > 0;
     v[V_recompute_layers] = l->recompute_layers;
+    v[V_stage_recompute_layers] = l->stage_recompute_layers.n > 0;
     v[V_recompute_modules] = l->recompute_modules;
     v[V_offload_part] = is_part(l->offload_optimizer) ||
                         is_part(l->offload_weights) ||

@@ -161,6 +161,8 @@ static const struct mw_rule rules[] = {
     {"megatron_recompute_layers", MEG, "recompute_layers > 0 -> recompute == 'full'",
      "a number of recomputed layers (method block) goes with full recomputation",
      "Megatron-LM megatron/training/arguments.py, --recompute-method block"},
+    {"megatron_stage_recompute", MEG, "!stage_recompute_layers", "one number of recomputed layers holds for all stages",
+     "Megatron-LM megatron/core/transformer/transformer_block.py, recompute_num_layers"},
     {"megatron_offload_weights", MEG, "!offload_weights", "weights stay on the device",
      "Megatron-LM megatron/core/cpu_offloading"},
 
@@ -190,6 +192,8 @@ static const struct mw_rule rules[] = {
     {"mds_order", MDS, "order == 'tp-cp-ep-dp-pp'", "order is fixed: pipe, data, model",
      "DeepSpeed deepspeed/runtime/pipe/topology.py"},
     {"mds_recompute_layers", MDS, "recompute_layers == 0", "all layers are recomputed or none",
+     "Megatron-DeepSpeed megatron/model/transformer.py"},
+    {"mds_stage_recompute", MDS, "!stage_recompute_layers", "all stages recompute alike",
      "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_recompute_modules", MDS, "recompute_modules == 0", "whole layers are recomputed, no modules of them",
      "Megatron-DeepSpeed megatron/model/transformer.py"},

@@ -250,6 +250,12 @@ static bool same_part(double a, double b)
     return !(a < b) && !(a > b);
 }
 
+static bool same_list(const struct mw_int_list *a, const struct mw_int_list *b)
+{
+    return a->n == b->n &&
+           (a->n == 0 || memcmp(a->v, b->v, a->n * sizeof *a->v) == 0);
+}
+
 static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
 {
     return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp &&
@@ -257,6 +263,7 @@ static bool same_layout(const struct mw_layout *a, const struct mw_layout *b)
            a->etp == b->etp && a->sp == b->sp && a->zero == b->zero &&
            a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
            a->recompute_layers == b->recompute_layers &&
+           same_list(&a->stage_recompute_layers, &b->stage_recompute_layers) &&
            a->recompute_modules == b->recompute_modules &&
            a->overlap_off == b->overlap_off && a->fsdp_unit == b->fsdp_unit &&
            a->fsdp_prefetch == b->fsdp_prefetch &&

@@ -42,7 +42,7 @@ static void one_leaf(struct mw_space_walker *w, const struct mw_layout *layout)
 
     /* The rest of its rules was checked further up, with ZeRO-0. */
     if ((work->optimizer.kind != MW_OPTIMIZER_ADAMW || layout->dp_shard > 0 ||
-         layout->cp_inner > 1 || layout->recompute_layers > 0 ||
+         layout->cp_inner > 1 || mw_layout_keeps_layers(layout) ||
          layout->recompute_modules != 0 || !layout->reshard ||
          layout->bucket_size > 0 || layout->mtp_ahead > 0 ||
          layout->vpp_group > 0 ||

@@ -88,6 +88,9 @@ const char *mw_layout_rare_text(const struct mw_layout *l,
     if (l->recompute_layers > 0) {
         mw_str_addf(&text, ", %d layers recomputed", l->recompute_layers);
     }
+    if (l->stage_recompute_layers.n > 0) {
+        mw_str_add(&text, ", layers recomputed by stage");
+    }
     if (l->recompute_modules != 0) {
         mw_str_add(&text, ", recomputes ");
         mw_recompute_modules_add(&text, l->recompute_modules, " ");

@@ -248,7 +248,7 @@ void mw_embedding_ops(const struct mw_work *work, enum mw_pass pass,
 bool mw_mtp_is_again(const struct mw_layout *layout)
 {
     return layout->recompute == MW_RECOMPUTE_FULL &&
-           layout->recompute_layers == 0;
+           !mw_layout_keeps_layers(layout);
 }
 
 void mw_mtp_ops(const struct mw_work *work, enum mw_pass pass,

@@ -201,6 +201,10 @@ struct mw_layout {
     struct mw_int_list nodes;
     int domain_nodes; /* of the cluster's choices (mw_cluster.domains) the one
                          taken; 0: the first */
+    /* Of each virtual stage, in the order of the model, how many of its layers
+     * are recomputed, the first ones; empty: recompute_layers says it for all
+     * of them. */
+    struct mw_int_list stage_recompute_layers;
 };
 
 /* tp = cp = ... = 1, micro_batch 1, schedule "1f1b", order "tp-cp-ep-dp-pp",
@@ -213,6 +217,12 @@ int mw_layout_cp_outer(const struct mw_layout *layout);
 int mw_layout_shard_ways(const struct mw_layout *layout);
 /* Does the layout say in which units ZeRO-3 gathers, or how far ahead? */
 bool mw_layout_wraps(const struct mw_layout *layout);
+/* Are layers that are not recomputed apart from others that are? */
+bool mw_layout_keeps_layers(const struct mw_layout *layout);
+/* Of the n_layers of a virtual stage, those that `recompute` is about; all
+ * unless the layout counts them. */
+int mw_layout_recomputed(const struct mw_layout *layout, int virtual_stage,
+                         int n_layers);
 /* Modules that are repeated one by one: 0 unless recompute is selective. */
 int mw_layout_modules(const struct mw_layout *layout);
 /* Appends the names of modules, `between` between them. */
@@ -278,6 +288,11 @@ extern const struct mw_field mw_layout_fields[];
          .doc = "order of ranks, fastest first"},                              \
         MW_LAYOUT_INT_ROW(at, recompute_layers, 0, MW_WAYS_MAX,                \
                           "recomputed layers of each virtual stage; 0: all"),  \
+        {.key = "stage_recompute_layers",                                      \
+         .type = MW_F_INT_LIST,                                                \
+         .offset = (at) + offsetof(struct mw_layout, stage_recompute_layers),  \
+         .max = MW_WAYS_MAX,                                                   \
+         .doc = "recomputed layers of each virtual stage, one by one"},        \
         {.key = "recompute_modules",                                           \
          .type = MW_F_FLAGS,                                                   \
          .offset = (at) + offsetof(struct mw_layout, recompute_modules),       \

@@ -479,6 +479,7 @@ static const struct {
     {"reshard", "reshard", mw_rule_reshard},
     {"fsdp_unit", "fsdp_unit", mw_rule_fsdp},
     {"recompute_layers", "recompute_layers", mw_rule_recompute_layers},
+    {"stage_recompute_layers", "stage_recompute_layers", mw_rule_stage_layers},
     {"recompute_modules", "recompute_modules", mw_rule_modules},
     {"offload", "offload_optimizer", mw_rule_offload},
     {"offload_nvme", "offload_nvme", mw_rule_offload_nvme},

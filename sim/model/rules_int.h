@@ -22,6 +22,7 @@ struct check {
 bool mw_rule_reshard(const struct check *c);
 bool mw_rule_fsdp(const struct check *c);
 bool mw_rule_recompute_layers(const struct check *c);
+bool mw_rule_stage_layers(const struct check *c);
 bool mw_rule_modules(const struct check *c);
 bool mw_rule_offload(const struct check *c);
 bool mw_rule_offload_nvme(const struct check *c);

@@ -43,6 +43,37 @@ bool mw_rule_recompute_layers(const struct check *c)
                   n);
 }
 
+bool mw_rule_stage_layers(const struct check *c)
+{
+    const struct mw_layout *l = c->l;
+    const struct mw_int_list *list = &l->stage_recompute_layers;
+    int64_t n_stages = (int64_t)l->pp * l->vpp, left = c->m->n_layers;
+
+    if (list->n == 0) {
+        return true;
+    }
+    if (l->recompute == MW_RECOMPUTE_NONE || l->recompute_layers > 0) {
+        return BROKEN(c,
+                      "stage_recompute_layers counts what recompute does, "
+                      "instead of recompute_layers; set recompute to full or "
+                      "selective and leave recompute_layers out");
+    }
+    if ((int64_t)list->n != n_stages) {
+        return BROKEN(c,
+                      "stage_recompute_layers has %zu entries; one for each of "
+                      "the %lld virtual stages (pp x vpp)",
+                      list->n, (long long)n_stages);
+    }
+    for (size_t k = 0; k < list->n && left >= 0; k++) {
+        left = list->v[k] < 0 ? -1 : left - list->v[k];
+    }
+    return left >= 0 ||
+           BROKEN(c,
+                  "stage_recompute_layers asks for more layers than the %lld "
+                  "of the model, or for less than none",
+                  (long long)c->m->n_layers);
+}
+
 bool mw_rule_modules(const struct check *c)
 {
     int modules = c->l->recompute_modules;

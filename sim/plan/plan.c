@@ -61,6 +61,32 @@ bool mw_plan_is_even(const struct mw_plan *plan)
     return true;
 }
 
+static void copy_list(struct mw_arena *arena, struct mw_int_list *list)
+{
+    if (list->n > 0) {
+        int64_t *v = mw_arena_alloc(arena, list->n, sizeof *v);
+
+        memcpy(v, list->v, list->n * sizeof *v);
+        list->v = v;
+    }
+}
+
+enum mw_status mw_plan_check_recomputed(const struct mw_plan *plan,
+                                        struct mw_err *err)
+{
+    const struct mw_int_list *list = &plan->layout.stage_recompute_layers;
+
+    for (int k = 0; k < plan->n_virtual && list->n > 0; k++) {
+        if (list->v[k] > plan->layers[k]) {
+            return mw_fail(err, MW_EINPUT,
+                           "stage_recompute_layers asks for %lld layers of "
+                           "virtual stage %d, which has %d",
+                           (long long)list->v[k], k, plan->layers[k]);
+        }
+    }
+    return MW_OK;
+}
+
 struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
                                      const struct mw_layout *layout)
 {
@@ -68,12 +94,8 @@ struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
 
     copy.schedule = mw_arena_strdup(arena, layout->schedule);
     copy.order = mw_arena_strdup(arena, layout->order);
-    if (layout->nodes.n > 0) {
-        int64_t *nodes = mw_arena_alloc(arena, layout->nodes.n, sizeof *nodes);
-
-        memcpy(nodes, layout->nodes.v, layout->nodes.n * sizeof *nodes);
-        copy.nodes.v = nodes;
-    }
+    copy_list(arena, &copy.nodes);
+    copy_list(arena, &copy.stage_recompute_layers);
     return copy;
 }
 
@@ -179,6 +201,8 @@ enum mw_status mw_plan_make(const struct mw_scenario *scenario,
     status = take_layers(&plan, &scenario->model, layers, err);
     if (status != MW_OK) {
         mw_err_set_key(err, "layout", "layers");
+    } else if ((status = mw_plan_check_recomputed(&plan, err)) != MW_OK) {
+        mw_err_set_key(err, "layout", "stage_recompute_layers");
     } else {
         status = mw_plan_make_schedule(&plan, err);
         if (status != MW_OK) {
@@ -236,6 +260,10 @@ static uint64_t hash_young_keys(uint64_t h, const struct mw_layout *l)
 {
     if (l->recompute_layers > 0) {
         h = hash_int(mw_hash64(h, "recompute_layers", 16), l->recompute_layers);
+    }
+    for (size_t k = 0; k < l->stage_recompute_layers.n; k++) {
+        h = hash_int(k > 0 ? h : mw_hash64(h, "stage_recompute_layers", 22),
+                     l->stage_recompute_layers.v[k]);
     }
     if (l->recompute_modules != 0) {
         h = hash_int(mw_hash64(h, "recompute_modules", 17),

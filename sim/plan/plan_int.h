@@ -16,6 +16,9 @@ const char *mw_plan_path_resolve(struct mw_arena *arena, const char *from,
                                  const char *path);
 
 /* Copies a layout with its strings into the arena. */
+/* Has each virtual stage the layers that stage_recompute_layers asks for? */
+enum mw_status mw_plan_check_recomputed(const struct mw_plan *plan,
+                                        struct mw_err *err);
 struct mw_layout mw_plan_copy_layout(struct mw_arena *arena,
                                      const struct mw_layout *layout);
 /* Makes plan->schedule by the name in plan->layout. */

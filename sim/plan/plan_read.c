@@ -378,6 +378,11 @@ static enum mw_status take_all(struct reading *r,
     if (status == MW_OK) {
         status = take_layers(r, &scenario->model);
     }
+    struct mw_err cause = {0};
+
+    if (status == MW_OK && mw_plan_check_recomputed(r->plan, &cause) != MW_OK) {
+        status = fail_at(r, "layout", "stage_recompute_layers", &cause);
+    }
     if (status == MW_OK) {
         status = take_schedule(r);
     }

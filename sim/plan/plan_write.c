@@ -31,11 +31,25 @@ static void add_part(struct mw_str *text, const char *key, double part)
     }
 }
 
+static void add_list(struct mw_str *text, const char *key,
+                     const struct mw_int_list *list)
+{
+    mw_str_addf(text, "  %s: [", key);
+    for (size_t i = 0; i < list->n; i++) {
+        mw_str_addf(text, "%s%lld", i > 0 ? ", " : "", (long long)list->v[i]);
+    }
+    mw_str_add(text, "]\n");
+}
+
 /* Keys that layouts got later, where they say anything. */
 static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
 {
     if (l->recompute_layers > 0) {
         mw_str_addf(text, "  recompute_layers: %d\n", l->recompute_layers);
+    }
+    if (l->stage_recompute_layers.n > 0) {
+        mw_str_add(text, "  # recomputed layers of each virtual stage\n");
+        add_list(text, "stage_recompute_layers", &l->stage_recompute_layers);
     }
     if (l->recompute_modules != 0) {
         mw_str_add(text, "  recompute_modules: [");
@@ -52,12 +66,8 @@ static void add_young_keys(struct mw_str *text, const struct mw_layout *l)
     }
     if (l->nodes.n > 0) {
         mw_str_add(text, "  # node of the allocation of each node's worth of "
-                         "ranks\n  nodes: [");
-        for (size_t i = 0; i < l->nodes.n; i++) {
-            mw_str_addf(text, "%s%lld", i > 0 ? ", " : "",
-                        (long long)l->nodes.v[i]);
-        }
-        mw_str_add(text, "]\n");
+                         "ranks\n");
+        add_list(text, "nodes", &l->nodes);
     }
     if (l->cp_form != MW_CP_GATHER) {
         mw_str_addf(text, "  cp_form: %s\n", mw_cp_form_name(l->cp_form));

@@ -325,13 +325,11 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     return MW_OK;
 }
 
-/* n layers of a stage, the first of them recomputed. */
+/* n layers of stage k, the first of them recomputed. */
 static void set_layers(const struct mw_layout *l, enum mw_step_unit layer,
-                       int n, int units[MW_UNIT_COUNT])
+                       int k, int n, int units[MW_UNIT_COUNT])
 {
-    bool is_some = l->recompute_layers > 0 && l->recompute_layers < n;
-
-    units[layer] = is_some ? l->recompute_layers : n;
+    units[layer] = mw_layout_recomputed(l, k, n);
     units[layer == MW_UNIT_MOE ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT] =
         n - units[layer];
 }
@@ -361,7 +359,7 @@ enum mw_status mw_fast_memory_rows(struct mw_fast *f,
             int units[MW_UNIT_COUNT] = {0};
             struct mw_stage_memory memory;
 
-            set_layers(layout, layer, (even > 1 ? even : 1) + i, units);
+            set_layers(layout, layer, d, (even > 1 ? even : 1) + i, units);
             units[MW_UNIT_EMBEDDING] = d == 0;
             units[MW_UNIT_HEAD] = d == layout->pp - 1;
             units[MW_UNIT_MTP] = layout->mtp_ahead > 0 && d == layout->pp - 2;

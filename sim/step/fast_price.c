@@ -106,7 +106,7 @@ static void set_key(struct mw_fast *f, const struct mw_layout *l,
     key->micro_batch = l->micro_batch;
     key->recompute = (int)l->recompute;
     key->recompute_modules = mw_layout_modules(l);
-    key->recompute_layers = l->recompute_layers > 0;
+    key->recompute_layers = mw_layout_keeps_layers(l);
     key->zero = is_sharded ? l->zero : 0;
     key->overlap_off = l->overlap_off;
     key->cuda_graph = (int)l->cuda_graph;

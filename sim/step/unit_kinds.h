@@ -3,7 +3,7 @@
  * of two kinds, by its MLP. Where some layers of a kind attend to a window and
  * others to all tokens, those with a window are units of their own; where all
  * have a window that is what a layer of the kind is. With recompute_layers
- * those that are not recomputed are apart as well.
+ * or stage_recompute_layers those that are not recomputed are apart as well.
  */
 #ifndef MW_SIM_STEP_UNIT_KINDS_H
 #define MW_SIM_STEP_UNIT_KINDS_H

@@ -248,7 +248,7 @@ static const struct mw_unit_size *mtp_layer(const struct mw_step_price *p)
 {
     bool is_moe = p->layer[MW_UNIT_MOE] >= 0;
 
-    if (p->layout->recompute_layers > 0) {
+    if (mw_layout_keeps_layers(p->layout)) {
         return &p->size[is_moe ? MW_UNIT_MOE_KEPT : MW_UNIT_DENSE_KEPT];
     }
     return &p->size[is_moe ? MW_UNIT_MOE : MW_UNIT_DENSE];
@@ -375,7 +375,7 @@ static void size_kept_layers(struct mw_step_price *p)
     struct mw_layout layout = *p->layout;
     struct mw_step_price plain = *p;
 
-    if (layout.recompute_layers == 0) {
+    if (!mw_layout_keeps_layers(&layout)) {
         return;
     }
     layout.recompute = MW_RECOMPUTE_NONE;

@@ -23,7 +23,7 @@ static void add_mtp_layer(const struct mw_step_price *p, enum mw_phase phase,
 {
     int layer = mw_step_mtp_layer(p);
 
-    if (p->layout->recompute_layers > 0) {
+    if (mw_layout_keeps_layers(p->layout)) {
         if (phase != MW_PHASE_R) {
             kept_layer_ops(p, layer, pass, out);
         }
@@ -61,7 +61,7 @@ int mw_step_unit_kinds(const struct mw_step_price *p)
 {
     return p->local[0] >= 0 || p->local[1] >= 0 ? MW_UNIT_COUNT
            : p->layout->mtp_ahead > 0           ? MW_UNIT_MTP + 1
-           : p->layout->recompute_layers > 0    ? MW_UNIT_MTP
+           : mw_layout_keeps_layers(p->layout)  ? MW_UNIT_MTP
                                                 : MW_UNIT_DENSE_KEPT;
 }
 
@@ -142,7 +142,7 @@ bool mw_step_has_unit(const struct mw_step_price *p, enum mw_step_unit unit)
     }
     return !mw_unit_is_layer(unit) ||
            (mw_step_unit_layer(p, unit) >= 0 &&
-            (!mw_unit_is_kept(unit) || p->layout->recompute_layers > 0));
+            (!mw_unit_is_kept(unit) || mw_layout_keeps_layers(p->layout)));
 }
 
 void mw_step_unit_ops(const struct mw_step_price *p, enum mw_step_unit unit,

@@ -38,17 +38,15 @@ void mw_vstage_count(const struct mw_step_price *p, int k, int n, int first,
 {
     const struct mw_model *model = &p->scenario->model;
 
-    int recomputed = p->layout->recompute_layers > 0
-                         ? p->layout->recompute_layers
-                         : n_layers;
+    int recomputed = mw_layout_recomputed(p->layout, k, n_layers);
 
     memset(n_units, 0, MW_UNIT_COUNT * sizeof *n_units);
     n_units[MW_UNIT_EMBEDDING] = k == 0;
     n_units[MW_UNIT_HEAD] = k == n - 1;
     n_units[MW_UNIT_MTP] = p->layout->mtp_ahead > 0 && k == n - 2;
     if (model->moe.n_experts == 0 && p->local[MW_UNIT_DENSE] < 0) {
-        n_units[MW_UNIT_DENSE] = recomputed < n_layers ? recomputed : n_layers;
-        n_units[MW_UNIT_DENSE_KEPT] = n_layers - n_units[MW_UNIT_DENSE];
+        n_units[MW_UNIT_DENSE] = recomputed;
+        n_units[MW_UNIT_DENSE_KEPT] = n_layers - recomputed;
         return;
     }
     for (int layer = first; layer < first + n_layers; layer++) {

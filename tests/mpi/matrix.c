@@ -142,6 +142,18 @@ static void share_layers(const struct mw_scenario *s, const struct mw_layout *l,
     }
 }
 
+/* None of the first stage, one layer of the second, ...; all of a stage where
+ * it has no more, and from there as at first. */
+static void count_by_stage(const struct mw_scenario *s, struct mw_layout *l,
+                           int64_t *counts)
+{
+    for (int k = 0; k < l->pp * l->vpp; k++) {
+        counts[k] = k % (1 + mw_plan_even_share_of(&s->model, l, k));
+    }
+    l->stage_recompute_layers =
+        (struct mw_int_list){counts, (size_t)(l->pp * l->vpp)};
+}
+
 void matrix_write(const struct matrix_case *c, int ranks)
 {
     char name[64], path[64];
@@ -174,6 +186,10 @@ void matrix_write(const struct matrix_case *c, int ranks)
     l.offload_optimizer = 0.01 * c->offload_pct;
     l.micro_batch = c->micro_batch ? c->micro_batch : 1;
     l.schedule = c->schedule ? c->schedule : "1f1b";
+    int64_t counts[STAGES_MAX];
+    if (c->is_by_stage) {
+        count_by_stage(&s, &l, counts);
+    }
     int layers[STAGES_MAX];
     share_layers(&s, &l, layers);
     if (mw_plan_make(&s, &l, c->bare_ends ? layers : NULL, &plan, &err) !=
@@ -214,13 +230,14 @@ void matrix_describe(const struct matrix_case *c, const char *why, char *out,
              "model %d %s doc %d lora %d offload %d%% tp %d sp %d cp %d %s %d "
              "ep %d etp "
              "%d pp %d x %d dp %d zero %d in %d%s bucket %d unit %d recompute "
-             "%s %d %s: %s",
+             "%s %d%s %s: %s",
              (int)c->model, c->is_bf16 ? "bf16" : "fp32", c->doc_tokens,
              c->lora_rank, c->offload_pct, c->tp, c->sp, c->cp,
              mw_cp_form_name(c->cp_form), c->cp_inner, c->ep, c->etp, c->pp,
              c->vpp, c->dp, c->zero, c->dp_shard, c->keeps_all ? " kept" : "",
              c->bucket, c->unit, mw_recompute_name(c->recompute),
-             c->recompute_layers, c->schedule ? c->schedule : "1f1b", why);
+             c->recompute_layers, c->is_by_stage ? " by stage" : "",
+             c->schedule ? c->schedule : "1f1b", why);
 }
 
 static void fail_case(const struct matrix_case *c, const char *why)

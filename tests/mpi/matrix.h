@@ -34,6 +34,7 @@ struct matrix_case {
     enum mw_cp_form cp_form;
     enum mw_recompute recompute;
     int recompute_layers; /* 0: all */
+    bool is_by_stage;     /* counts of recomputed layers, one each */
     int lora_rank;        /* adapters; 0: none */
     enum mw_lora_targets lora_targets;
     bool is_bf16;    /* weights and activations; else float32 */

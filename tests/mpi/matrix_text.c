@@ -70,6 +70,8 @@ static bool set_word(struct matrix_case *c, const char *word)
     }
     if (strcmp(word, "sp") == 0) {
         c->sp = true;
+    } else if (strcmp(word, "bystage") == 0) {
+        c->is_by_stage = true;
     } else if (strcmp(word, "ring") == 0) {
         c->cp_form = MW_CP_RING;
     } else if (strcmp(word, "passq") == 0) {

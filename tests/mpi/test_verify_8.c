@@ -78,6 +78,11 @@ static const char *const experts[] = {
     "shared pp4 dp2 ep2 full", "moe pp4 dp2 ep2 zero3 dualpipe",
     "*moe pp2 dp4 ep2 zero3 kept",
 };
+static const char *const by_stage[] = {
+    "*gpt pp4 dp2 full bystage", "llama tp2 sp pp2 x2 dp2 interleaved-1f1b selective bystage",
+    "*moe pp4 x2 dp2 ep2 zb-v full bystage", "llama cp2 a2a pp4 selective bystage",
+    "llama pp4 dp2 zero1 dualpipe full bystage", "gpt pp4 dp2 zb-h1 full bystage",
+};
 static const char *const adapters[] = {
     "gpt tp2 pp2 dp2 lora4", "*llama tp2 sp pp2 dp2 zero3 lora4",
     "llama cp4 ring dp2 lora4 attention", "gpt pp8 zb-h1 lora4 full",
@@ -110,8 +115,9 @@ struct list {
         (a), sizeof(a) / sizeof *(a)                                           \
     }
 static const struct list lists[] = {
-    LIST(tensor_and_data), LIST(schedules), LIST(context), LIST(experts),
-    LIST(adapters),        LIST(tied),      LIST(buckets), LIST(units)};
+    LIST(tensor_and_data), LIST(schedules), LIST(context),
+    LIST(experts),         LIST(adapters),  LIST(tied),
+    LIST(buckets),         LIST(units),     LIST(by_stage)};
 enum { N_LISTS = sizeof lists / sizeof *lists };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -193,11 +199,17 @@ static void test_units(void **state)
     verify_list(&lists[7]);
 }
 
+static void test_by_stage(void **state)
+{
+    (void)state;
+    verify_list(&lists[8]);
+}
+
 /* ---- what the list has -----------------------------------------------------
  */
 struct counts {
     int plans, sampled, sp, ep, etp, lora, chunks, offload;
-    int shard, kept, first, bucket, unit;
+    int shard, kept, first, bucket, unit, by_stage;
     int zero[4], recompute[3], cp_form[4], model[MATRIX_MODELS];
 };
 
@@ -217,6 +229,7 @@ static void count(const char *text, struct counts *n)
     n->unit += c.unit > 1;
     n->kept += c.keeps_all;
     n->first += c.recompute_layers > 0;
+    n->by_stage += c.is_by_stage;
     n->zero[c.zero]++;
     n->recompute[c.recompute]++;
     n->model[c.model]++;
@@ -276,6 +289,7 @@ static void test_the_list_has_everything(void **state)
     at_least("fsdp_unit", n.unit, 8);
     at_least("reshard: false", n.kept, 3);
     at_least("recompute_layers", n.first, 4);
+    at_least("stage_recompute_layers", n.by_stage, 6);
     all_of("zero", n.zero, 4, 5);
     all_of("recompute", n.recompute, 3, 3);
     all_of("cp_form", n.cp_form, 4, 3);
@@ -296,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_units),
+        cmocka_unit_test(test_by_stage),
         cmocka_unit_test(test_tensor_and_data),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_context),

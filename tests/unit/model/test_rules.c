@@ -262,6 +262,30 @@ static void test_feature_rules(void **state)
 }
 
 /* A product of ways past any machine is a broken rule, not an abort. */
+static void test_counts_of_recomputed_layers(void **state)
+{
+    static const int64_t few[] = {3, 0, 1}, many[] = {30, 3};
+    struct mw_int_list counts = {few, 3};
+    struct fixture f;
+
+    (void)state;
+    f = legal("llama3-8b"), f.l.stage_recompute_layers = counts;
+    expect_broken(&f, "stage_recompute_layers",
+                  "stage_recompute_layers counts what");
+    f.l.recompute = MW_RECOMPUTE_FULL;
+    expect_broken(&f, "stage_recompute_layers",
+                  "stage_recompute_layers has 3 entries; one");
+    f.l.stage_recompute_layers.n = (size_t)(f.l.pp * f.l.vpp);
+    assert_int_equal(mw_layout_check(&f.l, &f.m, &f.w, 16, NULL, NULL), MW_OK);
+    f.l.recompute_layers = 2;
+    expect_broken(&f, "stage_recompute_layers",
+                  "stage_recompute_layers counts what");
+    f.l.recompute_layers = 0;
+    f.l.stage_recompute_layers.v = many;
+    expect_broken(&f, "stage_recompute_layers",
+                  "stage_recompute_layers asks for more layers");
+}
+
 static void test_overflow(void **state)
 {
     struct fixture f = legal("gpt3-175b");
@@ -311,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_legal),
         cmocka_unit_test(test_dense_rules),
         cmocka_unit_test(test_expert_rules),
+        cmocka_unit_test(test_counts_of_recomputed_layers),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_feature_rules),
         cmocka_unit_test(test_kv_multiple),

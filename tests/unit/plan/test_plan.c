@@ -130,6 +130,10 @@ static void check_round_trip(const struct mw_layout *l, bool is_explicit)
     mw_scenario_release(&s);
 }
 
+static const int64_t counts[][2] = {{5, 1}, {0, 4}};
+static const struct mw_int_list by_stage = {counts[0], 2},
+                                late = {counts[1], 2};
+
 static void test_round_trip(void **state)
 {
     struct mw_layout l = fixture_layout();
@@ -181,6 +185,9 @@ static void test_round_trip(void **state)
     l.recompute = MW_RECOMPUTE_SELECTIVE;
     l.recompute_modules = MW_MODULE_LAYERNORM | MW_MODULE_MLP;
     check_round_trip(&l, false);
+    l.stage_recompute_layers = by_stage;
+    check_round_trip(&l, false);
+    check_round_trip(&l, true);
 }
 
 /* Keys younger than the format change the hash where they say anything. */
@@ -188,12 +195,12 @@ static void test_hash_of_young_keys(void **state)
 {
     struct mw_scenario s;
     struct mw_plan plan;
-    uint64_t hash[18];
+    uint64_t hash[20];
     size_t n = 0;
 
     (void)state;
     fixture_scenario(&s);
-    for (int i = 0; i < 18; i++) {
+    for (int i = 0; i < 20; i++) {
         struct mw_layout l = fixture_layout();
 
         l.zero = 3;
@@ -204,6 +211,9 @@ static void test_hash_of_young_keys(void **state)
         l.grad_dtype = i == 13 ? 1 + MW_BF16 : MW_DTYPE_OF_WORKLOAD;
         l.recompute = MW_RECOMPUTE_SELECTIVE;
         l.recompute_layers = i == 8;
+        l.stage_recompute_layers = i == 18   ? by_stage
+                                   : i == 19 ? late
+                                             : (struct mw_int_list){NULL, 0};
         l.recompute_modules = i == 11 ? MW_MODULE_CORE_ATTN : 0;
         l.cp_form = i == 1 ? MW_CP_RING : i == 2 ? MW_CP_A2A : MW_CP_GATHER;
         l.dp_shard = i == 3;

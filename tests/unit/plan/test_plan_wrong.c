@@ -34,6 +34,14 @@ static const struct spoilt cases[] = {
     {"tp does not divide the heads",
      "  tp: 3\n  pp: 2\n  dp: 2\n  micro_batch: 4\n", GOOD_REST, ":6:7",
      "tp 3"},
+    {"more recomputed layers than a stage has",
+     "  tp: 2\n  pp: 2\n  dp: 2\n  micro_batch: 4\n  recompute: full\n"
+     "  stage_recompute_layers: [4, 6]\n",
+     GOOD_REST, ":11:27", "6 layers of virtual stage 1, which has 5"},
+    {"recomputed layers of too few stages",
+     "  tp: 2\n  pp: 2\n  dp: 2\n  micro_batch: 4\n  recompute: full\n"
+     "  stage_recompute_layers: [4]\n",
+     GOOD_REST, ":11:27", "1 entries; one for each of the 2"},
     {"unknown schedule", GOOD_LAYOUT,
      "layers: [5, 5]\nschedule: {kind: 1f1c}\n", ":11:18", "1f1b"},
     {"deadlock", GOOD_LAYOUT,

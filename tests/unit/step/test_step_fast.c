@@ -58,6 +58,24 @@ static int draw_int(uint64_t i, uint64_t stream, int n)
     return (int)(mw_rand_u64(SEED, stream, i) % (uint64_t)n);
 }
 
+/* Counts of recomputed layers, each within the even share of a stage. */
+static void draw_counts(struct mw_layout *l, const struct mw_model *m,
+                        uint64_t i, int64_t *counts)
+{
+    int n = l->pp * l->vpp;
+
+    if (l->recompute == MW_RECOMPUTE_NONE || l->recompute_layers > 0 ||
+        draw_int(i, 33, 3) > 0) {
+        return;
+    }
+    for (int k = 0; k < n; k++) {
+        int most = mw_plan_even_share_of(m, l, k);
+
+        counts[k] = draw_int(i, 34 + (uint64_t)k, most + 1);
+    }
+    l->stage_recompute_layers = (struct mw_int_list){counts, (size_t)n};
+}
+
 static void draw_rare(struct mw_layout *l, uint64_t i)
 {
     l->recompute_layers = draw_int(i, 11, 3) == 0 && l->recompute > 0;
@@ -104,7 +122,11 @@ static void draw_rare(struct mw_layout *l, uint64_t i)
     }
 }
 
-static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
+enum { STAGES_MAX = 64 };
+
+/* counts: room for stage_recompute_layers. */
+static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i,
+                 int64_t counts[STAGES_MAX])
 {
     static const char *const kinds[] = {
         "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", "1f1b", "1f1b", "zb-v"};
@@ -142,6 +164,7 @@ static bool draw(struct mw_layout *l, const struct mw_scenario *s, uint64_t i)
     }
     l->mtp_ahead =
         s->model.n_mtp > 0 && l->pp * l->vpp > 2 && draw_int(i, 26, 3) == 0;
+    draw_counts(l, &s->model, i, counts);
     return l->dp >= 1 && mw_layout_check(l, &s->model, &s->workload, N_RANKS,
                                          NULL, NULL) == MW_OK;
 }
@@ -164,7 +187,7 @@ static const int *draw_layers(const struct mw_scenario *s,
 static bool compare(const struct world *w, struct mw_fast *fast,
                     const struct mw_layout *l, uint64_t i)
 {
-    int room[64];
+    int room[STAGES_MAX];
     const int *layers = draw_layers(&w->scenario, l, i, room);
     double whole[2] = {-1, -1}, kept[2] = {-1, -1};
     struct mw_err err[2] = {{0}, {0}};
@@ -187,7 +210,7 @@ static void run(const char *model, const char *cluster, const char *workload,
 {
     struct mw_hwdb *db = step_hwdb();
     struct world w;
-    int n = 0, n_ahead = 0;
+    int n = 0, n_ahead = 0, n_counted = 0;
 
     mw_coll_library_lend(db);
     open_world(&w, db, model, cluster, workload);
@@ -195,16 +218,19 @@ static void run(const char *model, const char *cluster, const char *workload,
 
     for (uint64_t i = 0; i < TRIES; i++) {
         struct mw_layout l;
+        int64_t counts[STAGES_MAX];
 
-        if (draw(&l, &w.scenario, i)) {
+        if (draw(&l, &w.scenario, i, counts)) {
             bool is_priced = compare(&w, fast, &l, i);
 
             n += is_priced;
             n_ahead += is_priced && l.mtp_ahead > 0;
+            n_counted += is_priced && l.stage_recompute_layers.n > 1;
         }
     }
     print_message("%d layouts\n", n);
     assert_true(n >= at_least);
+    assert_true(n_counted > at_least / 20);
     assert_true(w.scenario.model.n_mtp == 0 || n_ahead > at_least / 20);
     mw_fast_free(fast);
     mw_scenario_release(&w.scenario);

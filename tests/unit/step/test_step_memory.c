@@ -384,6 +384,109 @@ static void test_some_layers_recomputed(void **state)
     mw_hwdb_free(db);
 }
 
+/* ---- counts by stage -------------------------------------------------------
+ */
+static void expect_same_step(const struct mw_scenario *s,
+                             const struct mw_cost_ctx *ctx,
+                             const struct mw_layout *a,
+                             const struct mw_layout *b)
+{
+    const struct mw_layout *l[2] = {a, b};
+    struct mw_step_result r[2];
+    double fast[2][2];
+
+    for (int i = 0; i < 2; i++) {
+        step_simulate(&r[i], s, l[i], ctx, NULL);
+        assert_int_equal(mw_step_estimate(s, l[i], NULL, ctx, &fast[i][0],
+                                          &fast[i][1], NULL),
+                         MW_OK);
+    }
+    assert_memory_equal(fast[0], fast[1], sizeof fast[0]);
+    assert_memory_equal(&r[0].step_time_s, &r[1].step_time_s, sizeof(double));
+    assert_memory_equal(&r[0].peak_bytes, &r[1].peak_bytes, sizeof(double));
+    assert_memory_equal(r[0].breakdown_s, r[1].breakdown_s,
+                        sizeof r[0].breakdown_s);
+    for (int d = 0; d < a->pp; d++) {
+        assert_memory_equal(&r[0].memory[d].total_bytes,
+                            &r[1].memory[d].total_bytes, sizeof(double));
+    }
+    mw_step_result_release(&r[0]);
+    mw_step_result_release(&r[1]);
+}
+
+/* The same count for every stage is recompute_layers, to the bit. */
+static void test_equal_counts_are_one_count(void **state)
+{
+    static const char *const kinds[] = {"1f1b", "interleaved-1f1b", "zb-v",
+                                        "gpipe"};
+    struct mw_hwdb *db = step_hwdb();
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+
+    (void)state;
+    step_scenario(&s, "dgx-a100", 1, 64, "bf16");
+    step_ctx(&ctx, db, &s);
+    for (int i = 0; i < 4 * 2 * 4; i++) {
+        struct mw_layout one, each;
+        int n = 1 + i % 4;
+        int64_t counts[4] = {n, n, n, n};
+
+        mw_layout_default(&one);
+        one.schedule = kinds[i / 8];
+        one.vpp = i / 8 == 1 || i / 8 == 2 ? 2 : 1;
+        one.pp = 2;
+        one.dp = 4;
+        one.recompute = (enum mw_recompute)(1 + i / 4 % 2);
+        each = one;
+        one.recompute_layers = n;
+        each.stage_recompute_layers =
+            (struct mw_int_list){counts, (size_t)(one.pp * one.vpp)};
+        expect_same_step(&s, &ctx, &one, &each);
+    }
+    mw_scenario_release(&s);
+    mw_hwdb_free(db);
+}
+
+/* Each stage's activations are what as many layers of it keep under one count
+ * for all, and repeated work is the sum over stages. */
+static void test_counts_are_of_their_stages(void **state)
+{
+    struct mw_hwdb *db = step_hwdb();
+    struct mw_scenario s;
+    struct mw_cost_ctx ctx;
+
+    (void)state;
+    step_scenario(&s, "dgx-a100", 1, 64, "bf16");
+    step_ctx(&ctx, db, &s);
+    for (int i = 0; i < 5 * 5; i++) {
+        int64_t counts[2] = {2 * (i % 5), 2 * (i / 5)};
+        double again_flops = 0;
+        struct mw_step_result all, r;
+        struct mw_layout l;
+
+        mw_layout_default(&l);
+        l.pp = 2;
+        l.dp = 4;
+        l.recompute = MW_RECOMPUTE_FULL;
+        l.stage_recompute_layers = (struct mw_int_list){counts, 2};
+        step_simulate(&r, &s, &l, &ctx, NULL);
+        for (int d = 0; d < 2; d++) {
+            l.stage_recompute_layers.n = 0;
+            l.recompute_layers = (int)counts[d];
+            l.recompute = counts[d] > 0 ? MW_RECOMPUTE_FULL : MW_RECOMPUTE_NONE;
+            step_simulate(&all, &s, &l, &ctx, NULL);
+            assert_memory_equal(&all.memory[d].activation_bytes,
+                                &r.memory[d].activation_bytes, sizeof(double));
+            again_flops += (all.hardware_flops - all.model_flops) / 2;
+            mw_step_result_release(&all);
+        }
+        mw_assert_near(r.hardware_flops - r.model_flops, again_flops, 1e-9, 0);
+        mw_step_result_release(&r);
+    }
+    mw_scenario_release(&s);
+    mw_hwdb_free(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +501,8 @@ int main(void)
         cmocka_unit_test(test_loading_whole_weights),
         cmocka_unit_test(test_remainders_and_remat),
         cmocka_unit_test(test_some_layers_recomputed),
+        cmocka_unit_test(test_equal_counts_are_one_count),
+        cmocka_unit_test(test_counts_are_of_their_stages),
         cmocka_unit_test(test_fast_form_has_the_same_peak),
     };
 
