@@ -174,6 +174,75 @@ enum mw_status mw_plan_say_robust(const struct mw_plan_args *a,
     return status;
 }
 
+/* The layers, and those that are recomputed, of each stage. */
+static void add_stages(struct mw_str *text, const struct mw_candidate *c)
+{
+    const struct mw_layout *l = &c->layout;
+
+    mw_str_addf(text, "recompute %s", mw_recompute_name(l->recompute));
+    for (int k = 0; k < l->pp; k++) {
+        mw_str_addf(text, "%s%d of %d", k > 0 ? ", " : ": ",
+                    l->recompute == MW_RECOMPUTE_NONE
+                        ? 0
+                        : mw_layout_recomputed(l, k, c->layers[k]),
+                    c->layers[k]);
+    }
+}
+
+static void show_stage_plan(const struct mw_stage_plan *p,
+                            const struct mw_candidate *first)
+{
+    char time[MW_FMT_MAX], other[MW_FMT_MAX], peak[MW_FMT_MAX];
+    struct mw_str text = {NULL, 0, 0};
+
+    if (p->refusal != NULL) {
+        printf("A plan of %s so is none of limits: framework: %s\n",
+               mw_fmt_seconds(p->refused_s, time), p->refusal);
+    }
+    if (!p->is_found) {
+        printf("No plan says it: nothing fits with none and one kind of "
+               "recomputation in a stage.\n");
+        return;
+    }
+    double gain = first->step_time_s / p->candidate.step_time_s - 1;
+
+    add_stages(&text, &p->candidate);
+    printf("As a plan, simulated: %s, as ranked first %s (%.2f %% %s); %s; at "
+           "most %s\n",
+           mw_fmt_seconds(p->candidate.step_time_s, time),
+           mw_fmt_seconds(first->step_time_s, other), 100 * fabs(gain),
+           gain < 0 ? "less" : "more", text.s,
+           mw_fmt_bytes(p->candidate.peak_bytes, peak));
+    mw_str_release(&text);
+}
+
+/* In place of the first, where it is faster and obeys the same limits. */
+static enum mw_status write_stage_plan(const struct mw_plan_args *a,
+                                       const struct mw_scenario *scenario,
+                                       const struct mw_stage_plan *p,
+                                       const struct mw_candidate *first,
+                                       bool *out_written, struct mw_err *err)
+{
+    struct mw_plan plan;
+    double most = a->search.max_peak_bytes;
+
+    *out_written = a->out != NULL && p->is_found && !a->has_goals &&
+                   a->search.rank_by == MW_RANK_TIME &&
+                   p->candidate.step_time_s < first->step_time_s &&
+                   (!(most > 0) || p->candidate.peak_bytes <= most);
+    if (!*out_written) {
+        return MW_OK;
+    }
+    enum mw_status status =
+        mw_candidate_plan(scenario, &p->candidate, &plan, err);
+
+    if (status == MW_OK) {
+        status = mw_plan_save(&plan, a->out, a->is_explicit, err);
+        mw_plan_release(&plan);
+    }
+    return status;
+}
+
 enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
                                   const struct mw_scenario *scenario,
                                   const struct mw_cost_ctx *ctx,
@@ -184,10 +253,23 @@ enum mw_status mw_plan_say_stages(const struct mw_plan_args *a,
     enum mw_status status =
         mw_stage_options_find(scenario, ctx, &r->plans[0], a->lp, &o, err);
 
+    bool is_written = false;
+
+    if (status == MW_OK) {
+        status = write_stage_plan(a, scenario, &o.plan, &r->plans[0],
+                                  &is_written, err);
+    }
     if (status == MW_OK && json) {
-        mw_json_set(json, "stages", mw_plan_view_stages_json(&o));
+        json_t *stages = mw_plan_view_stages_json(&o);
+
+        mw_json_set_bool(stages, "written", is_written);
+        mw_json_set(json, "stages", stages);
     } else if (status == MW_OK) {
         mw_plan_view_stages(&o);
+        show_stage_plan(&o.plan, &r->plans[0]);
+        if (is_written) {
+            printf("It is what %s holds.\n", a->out);
+        }
     }
     mw_stage_options_release(&o);
     return status;

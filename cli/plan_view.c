@@ -420,8 +420,8 @@ void mw_plan_view_stages(const struct mw_stage_options *o)
         "full",  "one micro-batch", "memory"};
     char time[MW_FMT_MAX], other[MW_FMT_MAX];
 
-    printf("\nRecomputation by stage (exact; bound of 1F1B, not a plan that "
-           "is written): %s, as ranked first %s (%.2f %% more)\n",
+    printf("\nRecomputation by stage (exact; bound of 1F1B): %s, as ranked "
+           "first %s (%.2f %% more)\n",
            mw_fmt_seconds(o->answer.value_s, time),
            mw_fmt_seconds(o->uniform_s, other),
            100 * (o->uniform_s / o->answer.value_s - 1));
@@ -473,6 +473,13 @@ json_t *mw_plan_view_stages_json(const struct mw_stage_options *o)
         json_array_append_new(list, s);
     }
     mw_json_set(out, "stages", list);
+    mw_json_set(out, "plan",
+                o->plan.is_found ? mw_plan_view_candidate(&o->plan.candidate)
+                                 : json_null());
+    if (o->plan.refusal != NULL) {
+        mw_json_set_str(out, "refused", o->plan.refusal);
+        mw_json_set_real(out, "refused_s", o->plan.refused_s);
+    }
     return out;
 }
 

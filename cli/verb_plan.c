@@ -120,7 +120,8 @@ static const struct argp_option options[] = {
      0},
     {"stage-recompute", OPT_STAGES, NULL, 0,
      "Choose recomputation for each layer of each stage of the best plan (one "
-     "chunk a device), and say what it would gain",
+     "chunk a device), say what it would gain and what of it is a plan; -o "
+     "writes that where it is faster",
      0},
     {"write-lp", OPT_LP, "FILE", 0,
      "Write the integer program (CPLEX LP form) of --stage-recompute, of "

@@ -179,6 +179,10 @@ enum mw_status mw_stage_options_find(const struct mw_scenario *scenario,
         status = mw_stage_split_dp(&p, out->stage, &out->answer, err);
         out->uniform_s = uniform_value(&b, candidate);
     }
+    if (status == MW_OK) {
+        status = mw_stage_plan_find(scenario, ctx, candidate, &p, &out->arena,
+                                    &out->plan, err);
+    }
     if (status == MW_OK && lp_path) {
         struct mw_split_stage *scratch = mw_calloc(n, sizeof *scratch);
         struct mw_split_answer answer;

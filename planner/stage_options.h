@@ -8,6 +8,7 @@
 #define MW_PLANNER_STAGE_OPTIONS_H
 
 #include "planner/planner.h"
+#include "planner/stage_plan.h"
 #include "planner/stage_split.h"
 
 struct mw_stage_options {
@@ -19,13 +20,14 @@ struct mw_stage_options {
                    */
     struct mw_split_answer answer;
     double uniform_s; /* the same objective of the candidate's own layers */
+    struct mw_stage_plan plan; /* what a layout can say of it, simulated */
     struct mw_arena arena;
 };
 /*
  * For a candidate with one chunk a device and alike layers (else MW_EUSAGE).
  * Prices, weights and activations are the simulator's; the objective is
- * the bound max_i (sum_{k<i} t_k + m t_i) of 1F1B without transfers, because
- * a plan has one recomputation for all stages and cannot be simulated so.
+ * the bound max_i (sum_{k<i} t_k + m t_i) of 1F1B without transfers. Of three
+ * options in a stage a plan says two: out->plan (stage_plan.h).
  * lp_path (or NULL): the integer program for the slowest stage is written
  * there. Release with mw_stage_options_release, in any case.
  */

@@ -214,20 +214,6 @@ bool mw_layout_keeps_layers(const struct mw_layout *layout)
     return layout->recompute_layers > 0 || layout->stage_recompute_layers.n > 0;
 }
 
-int mw_layout_recomputed(const struct mw_layout *layout, int virtual_stage,
-                         int n_layers)
-{
-    const struct mw_int_list *list = &layout->stage_recompute_layers;
-    int64_t n = n_layers;
-
-    if ((size_t)virtual_stage < list->n) {
-        n = list->v[virtual_stage];
-    } else if (layout->recompute_layers > 0) {
-        n = layout->recompute_layers;
-    }
-    return n < n_layers ? (int)n : n_layers;
-}
-
 bool mw_layout_offloads(const struct mw_layout *layout)
 {
     return layout->offload_optimizer > 0 || layout->offload_weights > 0 ||

@@ -220,9 +220,17 @@ bool mw_layout_wraps(const struct mw_layout *layout);
 /* Are layers that are not recomputed apart from others that are? */
 bool mw_layout_keeps_layers(const struct mw_layout *layout);
 /* Of the n_layers of a virtual stage, those that `recompute` is about; all
- * unless the layout counts them. */
-int mw_layout_recomputed(const struct mw_layout *layout, int virtual_stage,
-                         int n_layers);
+ * unless the layout counts them. Inline: a search asks for every stage. */
+static inline int mw_layout_recomputed(const struct mw_layout *layout,
+                                       int virtual_stage, int n_layers)
+{
+    const struct mw_int_list *list = &layout->stage_recompute_layers;
+    int64_t n = (size_t)virtual_stage < list->n ? list->v[virtual_stage]
+                : layout->recompute_layers > 0  ? layout->recompute_layers
+                                                : n_layers;
+
+    return n < n_layers ? (int)n : n_layers;
+}
 /* Modules that are repeated one by one: 0 unless recompute is selective. */
 int mw_layout_modules(const struct mw_layout *layout);
 /* Appends the names of modules, `between` between them. */

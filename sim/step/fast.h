@@ -80,6 +80,11 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
                                   const struct mw_layout *layout,
                                   const int *layers, double *out_bytes,
                                   struct mw_err *err);
+/* The same of each device: [pp]. */
+enum mw_status mw_fast_stage_bytes(struct mw_fast *f,
+                                   const struct mw_layout *layout,
+                                   const int *layers, double *out_bytes,
+                                   struct mw_err *err);
 /*
  * Memory of pipeline device d as a function of its layers, for kinds with one
  * chunk a device: total_bytes = fixed + slope * layers (exact where the layers

@@ -239,6 +239,26 @@ static void bound_time(struct mw_fast *f, const struct mw_step_price *p,
 
 /* ---- memory ---------------------------------------------------------------
  */
+/* Of device d, which holds so many chunks of a micro-batch. */
+static void device_memory(const struct mw_fast *f,
+                          const struct mw_step_price *p,
+                          const struct mw_fast_shape *shape, int d, double held,
+                          struct mw_stage_memory *out)
+{
+    int units[MW_UNIT_COUNT];
+    double least = HUGE_VAL;
+
+    device_units(f, shape, d, units);
+    for (int c = 0; c < shape->n_chunks; c++) {
+        int k = shape->virtual_stage[d * shape->n_chunks + c];
+
+        least = fmin(least,
+                     mw_vstage_activation_bytes(p, f->frame.vstage[k].n_units));
+    }
+    mw_stage_memory_of(p, units, mw_step_holds(&p->holders, d), held * least,
+                       out);
+}
+
 /* held NULL: one chunk of one micro-batch. out_host_bytes (may be NULL): the
  * most of any rank in the host's memory. */
 static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
@@ -248,20 +268,9 @@ static double peak_bytes(const struct mw_fast *f, const struct mw_step_price *p,
     double peak = 0, host = 0;
 
     for (int d = 0; d < shape->n_stages; d++) {
-        int units[MW_UNIT_COUNT];
-        double least = HUGE_VAL;
         struct mw_stage_memory memory;
 
-        device_units(f, shape, d, units);
-        for (int c = 0; c < shape->n_chunks; c++) {
-            int k = shape->virtual_stage[d * shape->n_chunks + c];
-
-            least =
-                fmin(least,
-                     mw_vstage_activation_bytes(p, f->frame.vstage[k].n_units));
-        }
-        mw_stage_memory_of(p, units, mw_step_holds(&p->holders, d),
-                           (held != NULL ? held[d] : 1) * least, &memory);
+        device_memory(f, p, shape, d, held != NULL ? held[d] : 1, &memory);
         peak = fmax(peak, memory.total_bytes);
         host = fmax(host, memory.host_bytes);
     }
@@ -322,6 +331,28 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, false);
     *out_bytes = peak_bytes(f, p, shape, shape->held, NULL);
+    return MW_OK;
+}
+
+enum mw_status mw_fast_stage_bytes(struct mw_fast *f,
+                                   const struct mw_layout *layout,
+                                   const int *layers, double *out_bytes,
+                                   struct mw_err *err)
+{
+    const struct mw_step_price *p = mw_fast_price_of(f, layout);
+    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
+
+    if (shape->status != MW_OK) {
+        return mw_fail(err, shape->status, "%s", shape->text);
+    }
+    find_holders(f, shape);
+    mw_fast_fill_stages(f, p, layers, false);
+    for (int d = 0; d < shape->n_stages; d++) {
+        struct mw_stage_memory memory;
+
+        device_memory(f, p, shape, d, shape->held[d], &memory);
+        out_bytes[d] = memory.total_bytes;
+    }
     return MW_OK;
 }
 

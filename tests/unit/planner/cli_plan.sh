@@ -175,6 +175,15 @@ expect 0 "$mw" plan "$gpt" --fix schedule=1f1b,tp=8,pp=8 --write-lp s.lp --json
 json "sum(s['none'] + s['selective'] + s['full'] for s in o['stages']['stages']) == 96"
 json "o['stages']['bound_s'] <= o['stages']['uniform_bound_s'] * (1 + 1e-9)"
 json "all(s['bytes'] <= o['usable_bytes'] * (1 + 1e-9) for s in o['stages']['stages'])"
+expect 0 "$mw" plan "$gpt" --fix schedule=1f1b,tp=8,pp=8 --stage-recompute -o staged.yaml --json
+cp stdout.txt staged.txt
+json "o['stages']['written'] and o['stages']['plan']['step_time_s'] < o['plans'][0]['step_time_s']"
+json "sum(o['stages']['plan']['layers']) == 96 and len(o['stages']['plan']['stage_recompute_layers']) == 8"
+json "o['stages']['plan']['peak_bytes'] <= o['usable_bytes']"
+expect 0 "$mw" sim "$gpt" --plan staged.yaml --json
+json "abs(o['step_time_s'] / json.load(open('staged.txt'))['stages']['plan']['step_time_s'] - 1) < 1e-9"
+expect 1 "$mw" export staged.yaml --to megatron-core -o staged.args
+grep -q 'one number of recomputed layers holds for all stages' stderr.txt || fail "no rule named"
 grep -q '^End' s.lp || fail "no program was written"
 # Another solver finds the printed value in the program that was written.
 cat >split.yaml <<'YAML'
