@@ -197,7 +197,8 @@ static void weigh(struct mw_fit *f)
         }
         /* Every file weighs the same, as much against the priors as 25 rows of
          * which each knows its time within 1 / sqrt(200), 7 %. */
-        f->weight[i] = r->is_noisy ? 0 : 25 * 200 / (double)same;
+        f->weight[i] =
+            r->is_noisy || r->is_unmeasured ? 0 : 25 * 200 / (double)same;
     }
 }
 

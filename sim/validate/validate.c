@@ -359,9 +359,12 @@ static void predict(struct mw_validate *v, const struct mw_measured *all,
             c->scenario.model.hidden, c->scenario.model.n_heads, c->layout.tp,
             c->layout.sp, c->layout.cp, c->layout.pp, c->layout.vpp,
             c->layout.dp, c->layout.zero, c->row->recompute, c->row->schedule);
+        /* No table has the rate of fused attention with sinks. */
+        out->is_unmeasured = c->scenario.model.sinks;
         out->family = mw_arena_printf(
-            &v->arena, "%s %s",
+            &v->arena, "%s%s %s",
             c->scenario.model.moe.n_experts > 0 ? "MoE" : "dense",
+            c->scenario.model.sinks ? " with sinks" : "",
             mw_dtype_name(c->scenario.workload.dtype));
         out->state = c;
         simulate(c, !has_time(c, out), out);

@@ -187,12 +187,14 @@ struct mw_validate_row {
     const char *peers;     /* rows with the same one compare by tokens/s/GPU */
     double tokens_per_gpu; /* of a step */
     int line;
-    const char *family; /* "dense bf16", "MoE fp8" */
+    const char *family; /* "dense bf16", "MoE fp8", "MoE with sinks bf16" */
     const char *cell;   /* rows with the same one are near copies, or share
                            what makes them: left out together in a fit */
     const char *series; /* rows with the same one differ in micro-batch only */
     double micro_batch;
     bool is_noisy;       /* its series scatters by itself; see noise.c */
+    bool is_unmeasured;  /* one of its kernels is in no table, and priced as
+                            another: no constant is fitted on it */
     const char *skipped; /* reason, NULL when predicted */
     uint64_t fills;      /* bits of enum mw_fill */
     double measured_s;   /* 0: none, memory alone is predicted */

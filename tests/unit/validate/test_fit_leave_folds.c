@@ -73,9 +73,43 @@ static void test_left_out(void **state)
     mw_hwdb_free(db);
 }
 
+/* A row priced by a kernel that no table has takes three times as long: the
+ * other rows are met as if it were not there, to the last bit. */
+static void test_unmeasured(void **state)
+{
+    double time_s[ROWS] = {1, 1, 1, 1}, r[ROWS];
+    struct mw_hwdb *db = NULL;
+    struct mw_validate v;
+    struct mw_fit f;
+    struct mw_err err = {0};
+
+    (void)state;
+    assert_int_equal(mw_hwdb_load(NULL, &db, &err), MW_OK);
+    read_rows(&v, db, time_s);
+    for (int i = 0; i < ROWS; i++) {
+        time_s[i] = slower * v.rows.v[i].predicted_s;
+    }
+    mw_validate_release(&v);
+    for (int times = 1; times <= 3; times += 2) {
+        time_s[ROWS - 1] *= times;
+        read_rows(&v, db, time_s);
+        v.rows.v[ROWS - 1].is_unmeasured = true;
+        assert_int_equal(mw_fit_init(&f, db, &v, &err), MW_OK);
+        mw_fit_run(&f);
+        for (size_t i = 0; i < ROWS - 1; i++) {
+            assert_true(times == 1 || f.r[i] == r[i]);
+            r[i] = f.r[i];
+        }
+        mw_fit_release(&f);
+        mw_validate_release(&v);
+    }
+    mw_hwdb_free(db);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_left_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_left_out),
+                                       cmocka_unit_test(test_unmeasured)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
