@@ -196,12 +196,15 @@ static void show_stage_plan(const struct mw_stage_plan *p,
     struct mw_str text = {NULL, 0, 0};
 
     if (p->refusal != NULL) {
-        printf("A plan of %s so is none of limits: framework: %s\n",
+        printf("By stage a plan takes %s, simulated, but the framework has no "
+               "such: %s\n",
                mw_fmt_seconds(p->refused_s, time), p->refusal);
     }
-    if (!p->is_found) {
+    if (!p->is_found && p->refusal == NULL) {
         printf("No plan says it: nothing fits with none and one kind of "
                "recomputation in a stage.\n");
+    }
+    if (!p->is_found) {
         return;
     }
     double gain = first->step_time_s / p->candidate.step_time_s - 1;

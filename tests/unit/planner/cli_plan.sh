@@ -184,6 +184,11 @@ expect 0 "$mw" sim "$gpt" --plan staged.yaml --json
 json "abs(o['step_time_s'] / json.load(open('staged.txt'))['stages']['plan']['step_time_s'] - 1) < 1e-9"
 expect 1 "$mw" export staged.yaml --to megatron-core -o staged.args
 grep -q 'one number of recomputed layers holds for all stages' stderr.txt || fail "no rule named"
+sed 's/^layout:/limits: {framework: megatron-core-0.14}\nlayout:/' "$gpt" >megatron.yaml
+expect 0 "$mw" plan megatron.yaml --fix schedule=1f1b,tp=8,pp=8 --stage-recompute -o megatron.plan
+grep -q '^By stage a plan takes .*one number of recomputed layers holds' stdout.txt || fail "no rule said"
+! grep -q '^No plan says it' stdout.txt || fail "nothing is said to fit"
+! grep -q stage_recompute_layers megatron.plan || fail "a plan was written that Megatron-Core cannot run"
 grep -q '^End' s.lp || fail "no program was written"
 # Another solver finds the printed value in the program that was written.
 cat >split.yaml <<'YAML'
