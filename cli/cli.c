@@ -100,7 +100,20 @@ enum mw_status mw_cli_pairs(const char *option, const char *text,
                             struct mw_cli_pair out[MW_CLI_PAIRS_MAX],
                             int *out_n, struct mw_err *err)
 {
-    return mw_cli_pairs_like(option, "tp=2,pp=4", text, out, out_n, err);
+    enum mw_status status =
+        mw_cli_pairs_like(option, "tp=2,pp=4", text, out, out_n, err);
+
+    for (int i = 0; status == MW_OK && i < *out_n; i++) {
+        for (int j = 0; j < i; j++) {
+            if (strcmp(out[i].key, out[j].key) == 0) {
+                return mw_fail(err, MW_EUSAGE,
+                               "%s: %s is given twice, as %s and as %s; give "
+                               "it once",
+                               option, out[i].key, out[j].value, out[i].value);
+            }
+        }
+    }
+    return status;
 }
 
 enum mw_status mw_cli_pairs_like(const char *option, const char *example,

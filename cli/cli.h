@@ -60,7 +60,8 @@ int mw_cli_print_json(json_t *object);
 
 /*
  * Option values: "tp=2,pp=4" (mw_cli_pairs) and quantities; failures are
- * MW_EUSAGE with the option's name in front ("--fix: ...").
+ * MW_EUSAGE with the option's name in front ("--fix: ..."). mw_cli_pairs also
+ * refuses a key that is given twice: the last would win without a word.
  */
 enum { MW_CLI_PAIRS_MAX = 16 };
 struct mw_cli_pair {

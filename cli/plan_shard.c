@@ -15,7 +15,8 @@ static struct mw_shard_head head_of(const struct mw_plan_args *a,
     return (struct mw_shard_head){
         .shard = a->search.shard,
         .n_shards = a->search.n_shards,
-        .question = mw_sweep_question(scenario, &a->search, ctx->stack.name),
+        .question =
+            mw_sweep_question(scenario, &a->search, ctx->stack.name, ctx->db),
         .usable_bytes = mw_step_usable_bytes(scenario, ctx),
         .top = a->search.top};
 }

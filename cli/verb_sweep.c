@@ -395,8 +395,8 @@ static int run(const struct args *a, const struct mw_scenario *scenario,
     mw_arena_init(&known.arena);
     mw_arena_init(&rows.arena);
     enum mw_status status =
-        read_known(a, mw_sweep_question(scenario, &a->search, a->stack), &known,
-                   &opts.n_merged, &err);
+        read_known(a, mw_sweep_question(scenario, &a->search, a->stack, db),
+                   &known, &opts.n_merged, &err);
 
     if (status == MW_OK) {
         status =

@@ -201,6 +201,8 @@ struct mw_router_row {
 size_t mw_hwdb_router(const struct mw_hwdb *db,
                       const struct mw_router_row **out);
 const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db); /* or NULL */
+/* Of what the overlay's tables contain, wherever they lie; 0 without one. */
+uint64_t mw_hwdb_overlay_hash(const struct mw_hwdb *db);
 /* The folder of the shipped tables. */
 const char *mw_hwdb_data_dir(const struct mw_hwdb *db);
 

@@ -172,7 +172,8 @@ struct mw_hwdb {
     const char **names; /* every slug, name and alias, for nearest matches */
     size_t n_names;
     const char *overlay_dir;
-    const char *data_dir;            /* of the shipped tables */
+    uint64_t overlay_hash; /* of its tables' names and bytes; 0: none */
+    const char *data_dir;  /* of the shipped tables */
     struct mw_hw_measured *measured; /* measured_load.c; has its own lock */
     struct mw_hwdb_loan *loan;       /* NULL: none */
 };

@@ -5,6 +5,7 @@
  */
 #include "hwdb/hwdb_int.h"
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/yaml.h"
 
@@ -112,22 +113,45 @@ static size_t csv_names(DIR *d, struct mw_arena *arena, const char ***out)
     return n;
 }
 
-/* Refuses a folder that is not there, has no table, or has a CSV file that
- * would be ignored. */
-static enum mw_status check_overlay(const char *dir, struct mw_arena *arena,
-                                    struct mw_err *err)
+/* Takes a file's name and bytes into the hash of the overlay. */
+static enum mw_status hash_file(struct mw_hwdb *db, const char *name,
+                                struct mw_err *err)
 {
+    const char *path =
+        mw_arena_printf(&db->arena, "%s/%s", db->overlay_dir, name);
+    char *text = NULL;
+    size_t len = 0;
+    enum mw_status status =
+        mw_file_read(path, MW_CSV_SIZE_MAX, &text, &len, err);
+
+    if (status == MW_OK) {
+        db->overlay_hash = mw_hash64(db->overlay_hash, name, strlen(name) + 1);
+        db->overlay_hash = mw_hash64(db->overlay_hash, text, len);
+        mw_free(text);
+    }
+    return status;
+}
+
+/* Refuses a folder that is not there, has no table, or has a CSV file that
+ * would be ignored; hashes what it has. */
+static enum mw_status check_overlay(struct mw_hwdb *db, struct mw_err *err)
+{
+    const char *dir = db->overlay_dir;
     DIR *d = opendir(dir);
     if (d == NULL) {
         return mw_fail(err, MW_EINPUT, "%s: cannot read this hwdb folder: %s",
                        dir, strerror(errno));
     }
     const char **names;
-    size_t n = csv_names(d, arena, &names), n_tables = 0;
+    size_t n = csv_names(d, &db->arena, &names), n_tables = 0;
     closedir(d);
+    db->overlay_hash = MW_HASH_INIT;
     enum mw_status status = MW_OK;
     for (size_t i = 0; i < n; i++) {
         if (is_table(names[i])) {
+            enum mw_status read = hash_file(db, names[i], err);
+
+            status = status == MW_OK ? read : status;
             n_tables++;
         } else if (strncmp(names[i], "raw", 3) != 0) {
             status = fail_no_table(dir, names[i], err);
@@ -166,7 +190,7 @@ enum mw_status mw_hwdb_load(const char *overlay_dir, struct mw_hwdb **out,
     const char *overlay = overlay_dir ? overlay_dir : overlay_default();
     if (overlay != NULL) {
         db->overlay_dir = mw_arena_strdup(&db->arena, overlay);
-        status = check_overlay(db->overlay_dir, &db->arena, err);
+        status = check_overlay(db, err);
     }
     if (status == MW_OK) {
         status = load_tables(db, db->data_dir, err);

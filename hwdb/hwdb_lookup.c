@@ -380,6 +380,11 @@ const char *mw_hwdb_overlay_dir(const struct mw_hwdb *db)
     return db->overlay_dir;
 }
 
+uint64_t mw_hwdb_overlay_hash(const struct mw_hwdb *db)
+{
+    return db->overlay_hash;
+}
+
 const char *mw_hwdb_table_name(size_t i)
 {
     return i < MW_HW_N_TABLES ? mw_hw_descs[i].name : NULL;

@@ -213,7 +213,8 @@ static enum mw_status check_part(struct join *j, struct mw_node *root,
         raw->usable_bytes > j->head->usable_bytes) {
         return mw_node_fail(mw_node_get(root, "question"), err,
                             "part of a search of another scenario or with "
-                            "other options; give --merge the shards' own");
+                            "other options (--fix, --stack, --hwdb); give "
+                            "--merge the shards' own");
     }
     if (raw->shards > N_SHARDS_MAX || raw->shard > raw->shards ||
         (j->n_shards > 0 && raw->shards != j->n_shards)) {

@@ -22,9 +22,9 @@ static void name_point(const struct mw_sweep_point *p,
     const struct mw_scenario *s = &p->scenario;
 
     *row = (struct mw_sweep_row){
-        .scenario =
-            mw_arena_printf(arena, "%016" PRIx64,
-                            mw_sweep_question(from, opts->search, opts->stack)),
+        .scenario = mw_arena_printf(
+            arena, "%016" PRIx64,
+            mw_sweep_question(from, opts->search, opts->stack, p->ctx.db)),
         .model = mw_arena_strdup(arena, s->model.name ? s->model.name : ""),
         .system = mw_arena_strdup(arena, p->ctx.system->slug),
         .stack = p->ctx.stack.name,

@@ -110,10 +110,10 @@ enum mw_status mw_sweep_run(const struct mw_scenario *scenario,
                             struct mw_sweep_rows *out, struct mw_err *err);
 
 /* Hash of what a row or a part answers: the scenario, what of a plan is pinned
- * or freed, the stack. */
+ * or freed, the stack, what the database's overlay says. */
 uint64_t mw_sweep_question(const struct mw_scenario *from,
                            const struct mw_search_opts *search,
-                           const char *stack);
+                           const char *stack, const struct mw_hwdb *db);
 
 /* "3/8" to a shard; "auto": from SLURM_ARRAY_TASK_*, SLURM_PROCID or
  * OMPI_COMM_WORLD_RANK. MW_EUSAGE. */

@@ -167,7 +167,7 @@ enum mw_status mw_sweep_read_of(const char *path, uint64_t question,
     }
     return mw_fail(err, MW_EINPUT,
                    "%s: %zu of its %zu rows answer another scenario or other "
-                   "options (--fix, --stack); %s",
+                   "options (--fix, --stack, --hwdb); %s",
                    path, n_other, rows->n - first,
                    is_strict ? "choose another file, or --again replaces them"
                              : "merge files of one sweep");

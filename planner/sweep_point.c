@@ -7,6 +7,7 @@
 #include "planner/sweep_int.h"
 #include "sim/cost/domain.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static enum mw_status set_value(struct mw_sweep_point *p, enum mw_sweep_key key,
@@ -125,7 +126,8 @@ enum mw_status mw_sweep_point_make(const struct mw_scenario *from,
 }
 
 uint64_t mw_sweep_question(const struct mw_scenario *from,
-                           const struct mw_search_opts *o, const char *stack)
+                           const struct mw_search_opts *o, const char *stack,
+                           const struct mw_hwdb *db)
 {
     char text[512];
     int n = snprintf(
@@ -198,6 +200,10 @@ uint64_t mw_sweep_question(const struct mw_scenario *from,
     if (o->offload_nvme > 0) {
         n += snprintf(text + n, sizeof text - (size_t)n, " nvme %d",
                       o->offload_nvme);
+    }
+    if (mw_hwdb_overlay_hash(db) != 0) {
+        n += snprintf(text + n, sizeof text - (size_t)n, " hwdb %016" PRIx64,
+                      mw_hwdb_overlay_hash(db));
     }
     return mw_hash64(from->hash, text, (size_t)n);
 }

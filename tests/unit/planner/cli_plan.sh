@@ -53,6 +53,11 @@ grep -q '^The other is faster: it is not among the layouts enumerated' stdout.tx
 expect 0 "$mw" plan beside.yaml --fix zero=3,recompute=full --why-not cp=2,recompute=none
 grep -q 'faster than the best of all enumerated' stdout.txt || fail "slower by less than nothing"
 expect 2 "$mw" plan bare.yaml --why-not tp=2 -o never.yaml
+# A key twice: the last does not win without a word.
+for twice in "--why=tp=1,tp=2" "--why-not tp=1,tp=2" "--fix tp=1,tp=2"; do
+    expect 2 "$mw" plan bare.yaml $twice
+    first_line "^meshwright( plan)?: ${twice%%[= ]*}: tp is given twice, as 1 and as 2; give it once"
+done
 expect 2 "$mw" plan bare.yaml --pareto time,gpus -o never.yaml
 expect 1 "$mw" plan bare.yaml --pareto time,gpus --memory-margin 78GiB --json
 json "o['front'] == []"

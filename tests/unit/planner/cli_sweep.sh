@@ -143,6 +143,28 @@ cmp -s grow.csv before.csv || fail "rows of another scenario were touched"
 expect 0 "$mw" sweep "$llama" --vary nodes=2 --fix tp=8 --again --csv grow.csv
 expect 3 "$mw" sweep "$llama" $axes --merge grow.csv
 first_line 'grow.csv: 1 of its 1 rows answer another scenario'
+# Rows priced with another database are another answer; the folder's place and
+# its raw samples have no say.
+mkdir fast slow moved
+memory() { printf 'name,value,unit,source,date,confidence,note\nmem_efficiency.hopper,%s,ratio,test,2026-11-30,L,\n' "$1"; }
+memory 0.8 >fast/constants.csv
+memory 0.4 >slow/constants.csv
+cp fast/constants.csv moved
+echo 1 >moved/raw.csv
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2 --csv hw.csv --hwdb fast
+cp hw.csv before.csv
+for other in "--hwdb slow" ""; do
+    expect 3 "$mw" sweep "$llama" $quick --vary nodes=2 --csv hw.csv $other
+    first_line 'hw.csv: 1 of its 1 rows answer another scenario or other options \(--fix, --stack, --hwdb\)'
+    cmp -s hw.csv before.csv || fail "rows of another database were touched"
+done
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2 --csv hw.csv --hwdb moved
+cmp -s hw.csv before.csv || fail "the same tables elsewhere are another database"
+expect 0 "$mw" sweep "$llama" $quick --vary nodes=2 --csv slow.csv --hwdb slow
+cut -d, -f2- hw.csv >hw.txt
+cut -d, -f2- slow.csv | cmp -s - hw.txt && fail "slower memory changes no row"
+expect 2 "$mw" sweep "$llama" --vary nodes=2 --fix tp=1,pp=1,tp=2
+first_line '^meshwright sweep: --fix: tp is given twice, as 1 and as 2; give it once'
 # Files that contradict; what is proved goes before what is not.
 awk -F, -v OFS=, 'NR == 3 { $12 = 1 } { print }' w1.csv >lie.csv
 expect 3 "$mw" sweep "$llama" $axes --merge w1.csv --merge w2.csv --merge lie.csv

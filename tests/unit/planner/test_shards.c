@@ -63,7 +63,7 @@ static struct mw_shard_head head_of(const struct world *w,
 {
     return (struct mw_shard_head){
         opts->shard, opts->n_shards,
-        mw_sweep_question(&w->scenario, opts, w->ctx.stack.name),
+        mw_sweep_question(&w->scenario, opts, w->ctx.stack.name, w->ctx.db),
         mw_step_usable_bytes(&w->scenario, &w->ctx), opts->top};
 }
 
