@@ -32,6 +32,18 @@ struct solver {
     enum mw_status status;
 };
 
+static bool has_places(const struct mw_column_problem *p)
+{
+    return p->n_places > 1;
+}
+
+/* Does stage i begin where the one before it ends? */
+static bool follows(const struct mw_column_problem *p, const int *chosen, int i)
+{
+    return !has_places(p) || p->column[chosen[i]].begins ==
+                                 (i > 0 ? p->column[chosen[i - 1]].ends : 0);
+}
+
 double mw_columns_value(const struct mw_column_problem *p, const int *chosen)
 {
     double slowest = 0, sum = 0;
@@ -40,7 +52,7 @@ double mw_columns_value(const struct mw_column_problem *p, const int *chosen)
     for (int i = 0; i < p->n_stages; i++) {
         const struct mw_column *c = &p->column[chosen[i]];
 
-        if (c->stage != i) {
+        if (c->stage != i || !follows(p, chosen, i)) {
             return HUGE_VAL;
         }
         slowest = fmax(slowest, c->time_s);
@@ -68,17 +80,23 @@ double mw_columns_value(const struct mw_column_problem *p, const int *chosen)
 
 /* ---- useful columns --------------------------------------------------------
  */
+/* Can b stand wherever a can, but for its devices? */
+static bool are_peers(const struct mw_column *a, const struct mw_column *b)
+{
+    return a->stage == b->stage && a->n_layers == b->n_layers &&
+           a->kind == b->kind && a->begins == b->begins && a->ends == b->ends;
+}
+
 /* Is b as good as a wherever a could stand? Equal ones: the first stays. */
 static bool dominates(const struct mw_column *b, const struct mw_column *a,
                       bool b_is_first)
 {
-    return b->stage == a->stage && b->n_layers == a->n_layers &&
-           b->kind == a->kind && b->n_devices <= a->n_devices &&
+    return are_peers(b, a) && b->n_devices <= a->n_devices &&
            b->time_s <= a->time_s &&
            (b->n_devices < a->n_devices || b->time_s < a->time_s || b_is_first);
 }
 
-/* By stage, layers, kind, time, so that what dominates comes before. */
+/* By stage, layers, kind, places, time, so that what dominates comes before. */
 struct order {
     const struct mw_column *c;
     int index;
@@ -97,6 +115,12 @@ static int compare_order(const void *a, const void *b)
     if (x->c->kind != y->c->kind) {
         return x->c->kind < y->c->kind ? -1 : 1;
     }
+    if (x->c->begins != y->c->begins) {
+        return x->c->begins < y->c->begins ? -1 : 1;
+    }
+    if (x->c->ends != y->c->ends) {
+        return x->c->ends < y->c->ends ? -1 : 1;
+    }
     if (x->c->time_s != y->c->time_s) {
         return x->c->time_s < y->c->time_s ? -1 : 1;
     }
@@ -114,14 +138,13 @@ static void keep_useful(struct solver *s)
     qsort(sorted, n, sizeof *sorted, compare_order);
     s->kept = mw_calloc(n, sizeof *s->kept);
     for (size_t i = 0; i < n; i++) {
-        bool is_useful = true;
+        bool is_useful = !has_places(s->p) || sorted[i].c->stage > 0 ||
+                         sorted[i].c->begins == 0;
 
         for (int k = s->n_kept - 1; k >= 0 && is_useful; k--) {
             const struct mw_column *other = &s->p->column[s->kept[k]];
 
-            if (other->stage != sorted[i].c->stage ||
-                other->n_layers != sorted[i].c->n_layers ||
-                other->kind != sorted[i].c->kind) {
+            if (!are_peers(other, sorted[i].c)) {
                 break;
             }
             is_useful = !dominates(other, sorted[i].c, true);
@@ -160,7 +183,7 @@ static void find_thresholds(struct solver *s)
 
 /* ---- the model -------------------------------------------------------------
  */
-/* Rows: stage i; layers; kinds; then changes, two kinds of each sign. */
+/* Rows: stage i; layers; kinds; changes, two kinds of each sign; places. */
 static int row_changes(const struct mw_column_problem *p, int i, int kind)
 {
     return p->n_stages + 1 + p->n_kinds + (i - 1) * p->n_kinds + kind + 1;
@@ -174,6 +197,15 @@ static bool has_changes(const struct mw_column_problem *p)
 static bool has_uses(const struct mw_column_problem *p)
 {
     return p->max_kinds > 0 && p->max_kinds < p->n_kinds;
+}
+
+/* Between stages i - 1 and i. */
+static int row_place(const struct mw_column_problem *p, int i, int place)
+{
+    int n_changes = has_changes(p) ? (p->n_stages - 1) * p->n_kinds : 0;
+
+    return p->n_stages + 1 + p->n_kinds + n_changes + (i - 1) * p->n_places +
+           place + 1;
 }
 
 /* Kind k on stage i but not on i - 1: u_i >= sum x_ik - sum x_(i-1)k. */
@@ -196,18 +228,25 @@ static int column_entries(const struct mw_column_problem *p,
         index[++n] = row_changes(p, c->stage + 1, c->kind);
         value[n] = 1;
     }
+    if (has_places(p) && c->stage > 0) {
+        index[++n] = row_place(p, c->stage, c->begins);
+        value[n] = -1;
+    }
+    if (has_places(p) && c->stage + 1 < p->n_stages) {
+        index[++n] = row_place(p, c->stage + 1, c->ends);
+        value[n] = 1;
+    }
     return n;
 }
 
 static void add_rows(struct solver *s)
 {
     const struct mw_column_problem *p = s->p;
-    int n = p->n_stages + 1 + p->n_kinds;
+    int fixed = p->n_stages + 1 + p->n_kinds;
+    int n_changes = has_changes(p) ? (p->n_stages - 1) * p->n_kinds : 0;
+    int n_places = has_places(p) ? (p->n_stages - 1) * p->n_places : 0;
 
-    if (has_changes(p)) {
-        n += (p->n_stages - 1) * p->n_kinds;
-    }
-    glp_add_rows(s->lp, n);
+    glp_add_rows(s->lp, fixed + n_changes + n_places);
     for (int i = 1; i <= p->n_stages; i++) {
         glp_set_row_bnds(s->lp, i, GLP_FX, 1, 1);
     }
@@ -215,8 +254,11 @@ static void add_rows(struct solver *s)
     for (int k = 0; k < p->n_kinds; k++) {
         glp_set_row_bnds(s->lp, p->n_stages + 2 + k, GLP_UP, 0, p->devices[k]);
     }
-    for (int i = p->n_stages + 2 + p->n_kinds; i <= n; i++) {
-        glp_set_row_bnds(s->lp, i, GLP_LO, 0, 0);
+    for (int i = 1; i <= n_changes; i++) {
+        glp_set_row_bnds(s->lp, fixed + i, GLP_LO, 0, 0);
+    }
+    for (int i = 1; i <= n_places; i++) {
+        glp_set_row_bnds(s->lp, fixed + n_changes + i, GLP_FX, 0, 0);
     }
 }
 

@@ -13,6 +13,12 @@
  *   T >= t of every chosen column
  *   sum x of kind k on stage i <= y_k, sum y <= K     at most K kinds
  *   u_i >= kind changes between stage i - 1 and i, at c seconds a transfer
+ *   sum x of stage i - 1 that end at place q
+ *     = sum x of stage i that begin there         where layers are not alike
+ *
+ * Places are what tells first layers of a stage apart: the first stage begins
+ * at place 0, and a column's time holds wherever its place is met. Where the
+ * last one ends is left to the row of all layers.
  *
  * Solved in threshold form: for a fixed T the columns slower than it are gone
  * and the rest is a small program with a nearly integral relaxation. LP(T)
@@ -40,11 +46,15 @@ struct mw_column {
     int kind; /* of device, 0 .. n_kinds - 1 */
     int n_devices;
     int tag; /* the caller's */
+    /* Places in the model, 0 .. n_places - 1, of its first layer and of the
+     * one after its last. */
+    int begins, ends;
 };
 struct mw_column_problem {
     int n_stages, n_layers, n_kinds, n_microbatches;
     int devices[MW_COLUMN_KINDS_MAX];
     int max_kinds;   /* K; 0: any */
+    int n_places;    /* of layers that are not alike; 0: none to keep */
     double change_s; /* c */
     double beat_s;   /* only choices below this value are wanted; 0: all */
     const struct mw_column *column;

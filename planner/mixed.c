@@ -7,6 +7,7 @@
 #include "planner/mixed.h"
 
 #include "base/log.h"
+#include "planner/layer_places.h"
 #include "planner/space.h"
 #include "sim/step/fast.h"
 
@@ -35,7 +36,8 @@ struct builder {
         struct mw_column *v;
         size_t n, cap;
     } columns;
-    double slope[MW_MIXED_STAGES_MAX], fixed[MW_MIXED_STAGES_MAX];
+    struct mw_layer_places places;
+    struct mw_fast_stretch *stretch; /* [n_layers] */
     char why[MW_PLAN_TEXT_MAX]; /* the first layout was refused; "": none */
 };
 
@@ -45,32 +47,77 @@ static int tag_of(const struct mw_layout *l)
     return (l->ep << 14 | l->tp) << 2 | (int)l->recompute;
 }
 
-/* All layers that fit, on every stage, for one tp, ep and recomputation. */
-static void add_columns(struct builder *b, int k, const struct mw_layout *l)
+/* First layers of stages stand for all at the same place; the numbers of layers
+ * that stage i can have from `first` on, the others having one or more. */
+static int most_from(const struct builder *b, int pp, int i, int first)
+{
+    return b->scenario->model.n_layers - first - (pp - 1 - i);
+}
+
+/* Does the last stage end with the model? */
+static bool ends_well(const struct builder *b, int pp, int i, int place, int n)
+{
+    return i < pp - 1 ||
+           mw_layer_place(&b->places, b->scenario->model.n_layers - n) == place;
+}
+
+/* No layer from i on and before `first` has its place? */
+static bool is_new_place(const struct builder *b, int i, int first)
+{
+    int place = mw_layer_place(&b->places, first);
+
+    for (int layer = i; layer < first; layer++) {
+        if (mw_layer_place(&b->places, layer) == place) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Numbers of layers that fit, for a stage and its first layer. */
+static bool add_stretch(struct builder *b, int k, const struct mw_layout *l,
+                        int i, int first)
 {
     struct kind *kind = &b->kind[k];
-    struct mw_fast_units units;
+    int most = most_from(b, l->pp, i, first);
+    int place = mw_layer_place(&b->places, first);
 
-    mw_fast_units_of(kind->fast, l, &units);
-    if (mw_fast_memory_rows(kind->fast, l, b->slope, b->fixed, NULL) != MW_OK) {
-        return;
+    if (mw_fast_stretches(kind->fast, l, i, first, most, b->stretch, NULL) !=
+        MW_OK) {
+        return false;
     }
-    for (int i = 0; i < l->pp; i++) {
-        double extra = (i == 0 ? units.embedding_s : 0) +
-                       (i == l->pp - 1 ? units.head_s : 0);
-        int most = b->scenario->model.n_layers - l->pp + 1;
+    for (int n = 1; n <= most && b->stretch[n - 1].bytes <= kind->usable_bytes;
+         n++) {
+        struct mw_column c = {.stage = i,
+                              .time_s = b->stretch[n - 1].time_s,
+                              .n_layers = n,
+                              .kind = k,
+                              .n_devices = l->tp * l->dp,
+                              .tag = tag_of(l),
+                              .begins = place,
+                              .ends = mw_layer_place(&b->places, first + n)};
 
-        for (int n = 1;
-             n <= most && b->fixed[i] + n * b->slope[i] <= kind->usable_bytes;
-             n++) {
-            struct mw_column c = {.stage = i,
-                                  .time_s = n * units.layer_s + extra,
-                                  .n_layers = n,
-                                  .kind = k,
-                                  .n_devices = l->tp * l->dp,
-                                  .tag = tag_of(l)};
-
+        if (ends_well(b, l->pp, i, place, n)) {
             mw_array_push(&b->columns, c);
+        }
+    }
+    return true;
+}
+
+/* Every stage from every place, for one tp, ep and recomputation. The first
+ * layer at a place can have most layers after it. */
+static void add_columns(struct builder *b, int k, const struct mw_layout *l)
+{
+    int n_places = b->places.prefix + b->places.period;
+
+    for (int i = 0; i < l->pp; i++) {
+        int last = i == 0 ? 0 : b->scenario->model.n_layers - l->pp + i;
+
+        last = last < i + n_places - 1 ? last : i + n_places - 1;
+        for (int first = i; first <= last; first++) {
+            if (is_new_place(b, i, first) && !add_stretch(b, k, l, i, first)) {
+                return;
+            }
         }
     }
 }
@@ -221,16 +268,17 @@ static enum mw_status solve(struct builder *b, const struct mw_layout *l,
     struct mw_column_answer answer = {0};
     struct mw_err why = {0};
 
-    struct mw_column_problem p = {.n_stages = l->pp,
-                                  .n_layers = b->scenario->model.n_layers,
-                                  .n_kinds = b->n_kinds,
-                                  .max_kinds = b->scenario->limits.node_kinds,
-                                  .n_microbatches = m,
-                                  .change_s = change_s(b, l),
-                                  .beat_s =
-                                      out->pp > 0 ? out->answer.value_s : 0,
-                                  .column = b->columns.v,
-                                  .n_columns = b->columns.n};
+    struct mw_column_problem p = {
+        .n_stages = l->pp,
+        .n_layers = b->scenario->model.n_layers,
+        .n_kinds = b->n_kinds,
+        .max_kinds = b->scenario->limits.node_kinds,
+        .n_microbatches = m,
+        .n_places = b->places.prefix + b->places.period,
+        .change_s = change_s(b, l),
+        .beat_s = out->pp > 0 ? out->answer.value_s : 0,
+        .column = b->columns.v,
+        .n_columns = b->columns.n};
 
     if (b->columns.n == 0) {
         return MW_OK;
@@ -419,22 +467,19 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
     int64_t start_ns = mw_clock_wall_ns();
     struct builder *b = mw_calloc(1, sizeof *b);
     struct mw_mixed found = {.is_proved = true};
-    enum mw_status status = MW_OK;
+    enum mw_status status;
 
     MW_ASSERT(n_systems >= 1 && n_systems <= MW_MIXED_KINDS_MAX, "%d systems",
               n_systems);
     b->scenario = scenario;
     b->opts = opts;
     b->lp_path = lp_path;
-    if (!mw_model_is_uniform(&scenario->model,
-                             mw_work_span(scenario->workload.seq,
-                                          scenario->workload.doc_tokens))) {
-        status = mw_fail(err, MW_EUSAGE,
-                         "mixed systems are for models of alike layers");
-    }
-    if (status == MW_OK) {
-        status = check_asked(opts, err);
-    }
+    b->places = mw_layer_places_of(
+        &scenario->model,
+        mw_work_span(scenario->workload.seq, scenario->workload.doc_tokens));
+    b->stretch =
+        mw_calloc((size_t)scenario->model.n_layers, sizeof *b->stretch);
+    status = check_asked(opts, err);
     if (status == MW_OK) {
         status = mw_limits_check_names(scenario, err);
     }
@@ -461,6 +506,7 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
         mw_space_release(&b->kind[k].space);
     }
     mw_array_release(&b->columns);
+    mw_free(b->stretch);
     mw_free(b);
     return status;
 }

@@ -8,11 +8,12 @@
  *
  *   (m - 1) T + sum t + 2 c (changes of system)
  *
- * which is 1F1B without transfers inside a system. All stages have the same dp
- * and micro-batch, and at most limits.node_kinds systems are used. Memory is
- * that of 1F1B on each stage. Left out: gradient reduction and optimizer after
- * the last pass, so it ranks splits and is not a step time; ZeRO-1 shards the
- * states.
+ * which is 1F1B without transfers inside a system. Where layers are not alike a
+ * column also knows where its layers begin (layer_places.h). All stages have
+ * the same dp and micro-batch, and at most limits.node_kinds systems are used.
+ * Memory is that of 1F1B on each stage. Left out: gradient reduction and
+ * optimizer after the last pass, so it ranks splits and is not a step time;
+ * ZeRO-1 shards the states.
  */
 #ifndef MW_PLANNER_MIXED_H
 #define MW_PLANNER_MIXED_H
@@ -44,11 +45,11 @@ struct mw_mixed {
  * The best split of the scenario's model over n_systems systems (its own
  * cluster is not used), priced with a training stack's habits
  * (mw_cost_ctx_choose_stack). MW_ENO when nothing fits; MW_EINPUT for
- * an unknown system; MW_EUSAGE for models whose layers differ, and for what
- * opts fixes beside pp, dp, tp, ep, sp, zero, micro_batch and recompute, which
- * are powers of two unless fixed or listed by the limits. time_limit_s is for
- * each problem (0: 2 s; what is not decided by then is not proved). lp_path (or
- * NULL) gets the program of the best split, mw_columns_write.
+ * an unknown system; MW_EUSAGE for what opts fixes beside pp, dp, tp, ep, sp,
+ * zero, micro_batch and recompute, which are powers of two unless fixed or
+ * listed by the limits. time_limit_s is for each problem (0: 2 s; what is not
+ * decided by then is not proved). lp_path (or NULL) gets the program of the
+ * best split, mw_columns_write.
  */
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
                              const struct mw_hwdb *db, const char *stack,

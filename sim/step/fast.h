@@ -104,6 +104,23 @@ struct mw_fast_units {
 void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
                       struct mw_fast_units *out);
 
+/*
+ * A stage of consecutive layers, `first` the first of them: out[n - 1] for n =
+ * 1 .. n_most layers, which end within the model. Memory is that of the
+ * layout's schedule. For kinds with one chunk a device; otherwise as
+ * mw_fast_peak_bytes.
+ */
+struct mw_fast_stretch {
+    double time_s;     /* one micro-batch, all passes and what blocks them */
+    double bytes;      /* peak of a rank */
+    double host_bytes; /* of a rank, in the host's memory */
+};
+enum mw_status mw_fast_stretches(struct mw_fast *f,
+                                 const struct mw_layout *layout, int stage,
+                                 int first, int n_most,
+                                 struct mw_fast_stretch *out,
+                                 struct mw_err *err);
+
 /* Activations of one chunk and micro-batch that each device holds at the peak
  * of the layout's schedule: [pp]. As mw_fast_peak_bytes. */
 enum mw_status mw_fast_held(struct mw_fast *f, const struct mw_layout *layout,

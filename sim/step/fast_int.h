@@ -112,6 +112,8 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
  * either. Are there such, where groups differ from stage to stage? */
 const struct mw_step_price *
 mw_fast_price_under(struct mw_fast *f, const struct mw_step_groups *groups);
+/* One micro-batch through one unit: all passes and what blocks them. */
+double mw_fast_unit_s(const struct mw_step_price *p, enum mw_step_unit unit);
 bool mw_fast_has_stages(const struct mw_step_price *p);
 /* fast_stages.c: sums the virtual stages of every device, which have their
  * units, under its own price, and its tail from the device's units.

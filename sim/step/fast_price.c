@@ -308,7 +308,7 @@ const struct mw_step_price *mw_fast_price_of(struct mw_fast *f,
     return look_up(f);
 }
 
-static double unit_s(const struct mw_step_price *p, enum mw_step_unit unit)
+double mw_fast_unit_s(const struct mw_step_price *p, enum mw_step_unit unit)
 {
     double sum = 0;
 
@@ -325,15 +325,16 @@ void mw_fast_units_of(struct mw_fast *f, const struct mw_layout *layout,
 {
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
 
-    out->layer_s =
-        unit_s(p, p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE);
+    out->layer_s = mw_fast_unit_s(
+        p, p->layer[MW_UNIT_DENSE] >= 0 ? MW_UNIT_DENSE : MW_UNIT_MOE);
     bool is_moe = p->layer[MW_UNIT_DENSE] < 0;
 
-    out->local_s =
-        p->local[is_moe] >= 0 ? unit_s(p, mw_unit_of(is_moe, true, false)) : 0;
-    out->embedding_s = unit_s(p, MW_UNIT_EMBEDDING);
-    out->head_s = unit_s(p, MW_UNIT_HEAD);
-    out->mtp_s = layout->mtp_ahead > 0 ? unit_s(p, MW_UNIT_MTP) : 0;
+    out->local_s = p->local[is_moe] >= 0
+                       ? mw_fast_unit_s(p, mw_unit_of(is_moe, true, false))
+                       : 0;
+    out->embedding_s = mw_fast_unit_s(p, MW_UNIT_EMBEDDING);
+    out->head_s = mw_fast_unit_s(p, MW_UNIT_HEAD);
+    out->mtp_s = layout->mtp_ahead > 0 ? mw_fast_unit_s(p, MW_UNIT_MTP) : 0;
 }
 
 void mw_fast_counts(const struct mw_fast *f, uint64_t *out_prices,

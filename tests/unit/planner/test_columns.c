@@ -52,6 +52,7 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
         p->devices[k] = 2 + pick(seed, 4, (uint64_t)k, 7);
     }
     p->max_kinds = pick(seed, 9, 0, 3); /* 0: any */
+    p->n_places = pick(seed, 10, 0, 4);
     for (uint64_t i = 0; i < p->n_columns; i++) {
         struct mw_column *c = &column[i];
 
@@ -59,6 +60,10 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
                                 .n_layers = 2 + pick(seed, 5, i, 3),
                                 .kind = pick(seed, 6, i, p->n_kinds),
                                 .n_devices = 1 << pick(seed, 7, i, 3)};
+        if (p->n_places > 1) {
+            c->begins = c->stage > 0 ? pick(seed, 11, i, p->n_places) : 0;
+            c->ends = pick(seed, 12, i, p->n_places);
+        }
         c->time_s = c->n_layers * (0.5 + mw_rand_unit(seed, 8, i)) /
                     (c->n_devices * (1 + c->kind));
     }
@@ -67,7 +72,7 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
 static void test_equals_brute_force(void **state)
 {
     (void)state;
-    int n_none = 0, n_bound = 0;
+    int n_none = 0, n_bound = 0, n_placed = 0;
 
     for (uint64_t seed = 0; seed < 300; seed++) {
         struct mw_column column[20];
@@ -89,9 +94,11 @@ static void test_equals_brute_force(void **state)
         mw_assert_near(a.value_s, best, 1e-9, 0);
         mw_assert_near(mw_columns_value(&p, chosen), best, 1e-9, 0);
         p.max_kinds = 0;
+        n_placed += p.n_places > 1;
         n_bound += brute(&p, scratch, 0) < best * (1 - 1e-9);
     }
     assert_in_range(n_none, 10, 250);
+    assert_true(n_placed > 20);
     assert_true(n_bound > 20); /* fewer kinds cost something */
 }
 
@@ -115,8 +122,8 @@ static void test_by_hand(void **state)
     for (int stage = 0; stage < 2; stage++) {
         for (int n = 1; n <= 3; n++) {
             for (int kind = 0; kind < 2; kind++) {
-                column[p.n_columns++] =
-                    (struct mw_column){stage, n * (kind + 1), n, kind, 1, 0};
+                column[p.n_columns++] = (struct mw_column){
+                    stage, n * (kind + 1), n, kind, 1, 0, 0, 0};
             }
         }
     }
