@@ -244,6 +244,23 @@ enum mw_status mw_outfile_open(struct mw_outfile *o, const char *path,
     return st;
 }
 
+enum mw_status mw_outfile_check(const char *path, struct mw_err *err)
+{
+    struct mw_outfile o;
+    struct stat s;
+
+    if (path == NULL || strcmp(path, "-") == 0 ||
+        (stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))) {
+        return MW_OK;
+    }
+    enum mw_status status = mw_outfile_open(&o, path, err);
+
+    if (status == MW_OK) {
+        mw_outfile_abort(&o);
+    }
+    return status;
+}
+
 enum mw_status mw_outfile_commit(struct mw_outfile *o, struct mw_err *err)
 {
     MW_ASSERT(o->f != NULL, "commit of an output file that is not open");

@@ -37,6 +37,12 @@ struct mw_outfile {
 /* MW_EINPUT with "FILE: cannot write: reason; ..." when it cannot be made. */
 enum mw_status mw_outfile_open(struct mw_outfile *o, const char *path,
                                struct mw_err *err);
+/*
+ * Whether such a file could be made, before long work: a temporary is opened
+ * beside it and dropped. NULL, "-", devices and pipes pass. Errors are
+ * mw_outfile_open's.
+ */
+enum mw_status mw_outfile_check(const char *path, struct mw_err *err);
 /* Flushes, checks, renames; on failure the old file stays. Releases o. */
 enum mw_status mw_outfile_commit(struct mw_outfile *o, struct mw_err *err);
 /* Drops the temporary. Safe on a zeroed or committed one. */

@@ -2,6 +2,7 @@
  * values. The contract is in cli.h. */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 
@@ -58,6 +59,17 @@ void mw_cli_one_stdout(const struct mw_cli *cli, const char *option,
     if (cli->json && path != NULL && strcmp(path, "-") == 0) {
         argp_error(state, "--json and %s - both want stdout", option);
     }
+}
+
+enum mw_status mw_cli_check_outputs(const char *const *path, size_t n,
+                                    struct mw_err *err)
+{
+    enum mw_status status = MW_OK;
+
+    for (size_t i = 0; i < n && status == MW_OK; i++) {
+        status = mw_outfile_check(path[i], err);
+    }
+    return status;
 }
 
 int mw_cli_fail(const struct mw_err *err)

@@ -47,6 +47,11 @@ extern const struct argp mw_cli_argp;
 enum mw_status mw_cli_parse(const struct argp *argp, int argc, char **argv,
                             void *input);
 
+/* Whether all these files could be written, before long work (NULL: not asked
+ * for): the first that could not is said, as writing would. */
+enum mw_status mw_cli_check_outputs(const char *const *path, size_t n,
+                                    struct mw_err *err);
+
 /* A usage error where --json and an option with FILE `-` (path NULL: not given)
  * both want stdout. */
 void mw_cli_one_stdout(const struct mw_cli *cli, const char *option,

@@ -155,17 +155,34 @@ void mw_sweep_curves_release(struct mw_sweep_curves *curves)
     mw_free(curves->rows);
 }
 
+/* "US dollars to train on 1e+12 tokens at 2 USD per GPU hour". */
+static const char *label_y(const struct mw_sweep_money *money,
+                           enum mw_sweep_curve curve, char out[128])
+{
+    switch (curve) {
+    case MW_CURVE_RATE:
+        return "tokens/s/GPU";
+    case MW_CURVE_EFFICIENCY:
+        return "scaling efficiency";
+    case MW_CURVE_DAYS:
+        snprintf(out, 128, "days to train on %g tokens", money->tokens);
+        break;
+    case MW_CURVE_COST:
+        snprintf(out, 128,
+                 "US dollars to train on %g tokens at %g USD per GPU hour",
+                 money->tokens, money->usd_per_gpu_hour);
+        break;
+    }
+    return out;
+}
+
 enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
                                   const struct mw_sweep_grid *grid,
                                   const struct mw_sweep_money *money,
                                   enum mw_sweep_curve curve, const char *title,
                                   const char *path, struct mw_err *err)
 {
-    static const char *const labels_y[] = {
-        [MW_CURVE_RATE] = "tokens/s/GPU",
-        [MW_CURVE_EFFICIENCY] = "scaling efficiency",
-        [MW_CURVE_DAYS] = "days to train",
-        [MW_CURVE_COST] = "US dollars to train"};
+    char label[128];
     struct mw_sweep_curves *curves;
 
     if (!mw_sweep_has_numbers(grid)) {
@@ -198,8 +215,8 @@ enum mw_status mw_sweep_view_plot(const struct mw_sweep_rows *rows,
     }
     struct mw_plot_axes axes = {
         .title = title,
-        .x = {mw_sweep_axis_label(grid), MW_PLOT_NUMBER, true},
-        .y = {labels_y[curve], MW_PLOT_NUMBER, false}};
+        .x = {mw_sweep_axis_label(grid), MW_PLOT_NUMBER, true, true},
+        .y = {label_y(money, curve, label), MW_PLOT_NUMBER, false, false}};
     enum mw_status status = mw_plot_curves(&axes, series, n, path, err);
 
     mw_free(at);

@@ -433,8 +433,10 @@ static int run_scenario(struct mw_plan_args *a, struct mw_scenario *scenario,
                         const struct mw_cost_ctx *ctx)
 {
     struct mw_err err = {0};
+    const char *const outputs[] = {a->out, a->part, a->lp};
 
-    if (mw_plan_prepare(a, scenario, ctx, &err) != MW_OK) {
+    if (mw_plan_prepare(a, scenario, ctx, &err) != MW_OK ||
+        mw_cli_check_outputs(outputs, 3, &err) != MW_OK) {
         return mw_cli_fail(&err);
     }
     if (a->experts) {

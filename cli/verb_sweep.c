@@ -426,8 +426,10 @@ static int sweep(struct args *a)
 {
     struct mw_err err = {0};
     struct mw_cli_world world;
+    const char *const outputs[] = {a->csv, a->plot, a->crossings};
 
-    if (mw_cli_open(&world, a->cli.hwdb, a->scenario, &err) != MW_OK) {
+    if (mw_cli_check_outputs(outputs, 3, &err) != MW_OK ||
+        mw_cli_open(&world, a->cli.hwdb, a->scenario, &err) != MW_OK) {
         return mw_cli_fail(&err);
     }
     int exit_status = run(a, &world.scenario, world.db);
@@ -444,7 +446,8 @@ static int share(const struct args *a)
     int exit_status;
 
     mw_arena_init(&rows.arena);
-    exit_status = read_jobs(a, &rows, &err) == MW_OK
+    exit_status = mw_cli_check_outputs(&a->share.lp, 1, &err) == MW_OK &&
+                          read_jobs(a, &rows, &err) == MW_OK
                       ? mw_sweep_share_run(
                             &a->share, &rows, tokens, a->money.usd_per_gpu_hour,
                             a->money.within_s, a->cli.hwdb, a->cli.json)

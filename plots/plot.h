@@ -61,6 +61,8 @@ struct mw_plot_axis {
     const char *label;
     enum mw_plot_format format;
     bool is_log;
+    bool
+        is_at_points; /* log x: tics at the lines' points, no wider than they */
 };
 struct mw_plot_axes {
     const char *title;

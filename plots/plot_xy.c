@@ -197,6 +197,44 @@ static void put_range(struct mw_plot_job *job, const struct mw_plot_axes *axes,
                 low, high, low, high);
 }
 
+/* The least x of a line's points from here on; infinite where there is none. */
+static double next_point(const struct xy *xy, double from)
+{
+    double least = HUGE_VAL;
+
+    for (size_t i = 0; i < xy->n_series; i++) {
+        const struct mw_plot_series *s = &xy->series[i];
+
+        for (size_t k = 0; k < s->n && !s->is_marked; k++) {
+            if (can_show(&xy->axes->x, s->x[k]) &&
+                can_show(&xy->axes->y, s->y[k]) && s->x[k] >= from) {
+                least = fmin(least, s->x[k]);
+            }
+        }
+    }
+    return least;
+}
+
+/* A log axis just as wide as its points, with its tics at them, except where
+ * labels would touch: a twentieth of the axis apart at least. */
+static void put_points_axis(struct mw_plot_job *job, const struct xy *xy,
+                            const struct range *range)
+{
+    double span = range->max / range->min;
+    double room = span > 1 ? pow(span, 0.03) : 1.1;
+    double step = span > 1 ? pow(span, 0.05) : 1.1;
+    const char *sep = "";
+
+    mw_str_addf(&job->commands, "set xrange [%.9g:%.9g]\nset xtics (",
+                range->min / room, range->max * room);
+    for (double at = next_point(xy, range->min); at <= range->max;
+         at = next_point(xy, at * step)) {
+        mw_str_addf(&job->commands, "%s'%.10g' %.17g", sep, at, at);
+        sep = ", ";
+    }
+    mw_str_add(&job->commands, ")\n");
+}
+
 static void put_terminal(struct mw_plot_job *job, bool is_scatter)
 {
     if (job->target == MW_PLOT_TEXT) {
@@ -231,6 +269,9 @@ static enum mw_status draw(struct mw_plot_job *job, const struct xy *xy,
     put_frame(job, xy->axes, range);
     if (xy->is_scatter) {
         put_range(job, xy->axes, range);
+    }
+    if (xy->axes->x.is_log && xy->axes->x.is_at_points) {
+        put_points_axis(job, xy, &range[0]);
     }
     mw_str_add(&job->commands, "plot ");
     if (xy->is_scatter) {

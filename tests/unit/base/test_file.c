@@ -154,6 +154,23 @@ static void commit_replaces_whole(void **state)
     assert_content("a", "new");
 }
 
+/* A check leaves nothing behind, nor changes what is there. */
+static void check_leaves_nothing(void **state)
+{
+    (void)state;
+    struct mw_err err = {0};
+
+    assert_int_equal(mw_outfile_check(NULL, &err), MW_OK);
+    assert_int_equal(mw_outfile_check("-", &err), MW_OK);
+    assert_int_equal(mw_outfile_check("/dev/null", &err), MW_OK);
+    assert_int_equal(mw_outfile_check("new", &err), MW_OK);
+    assert_int_equal(count_entries(), 0);
+    assert_int_equal(mkdir("d", 0777), 0);
+    assert_int_equal(mw_outfile_check("d", &err), MW_EINPUT);
+    assert_int_equal(mw_outfile_check("none/new", &err), MW_EINPUT);
+    assert_int_equal(rmdir("d"), 0); /* is empty */
+}
+
 static void abort_leaves_nothing(void **state)
 {
     (void)state;
@@ -331,6 +348,7 @@ int main(void)
         FOLDER_TEST(unreadable_things_are_named),
         FOLDER_TEST(commit_replaces_whole),
         FOLDER_TEST(abort_leaves_nothing),
+        FOLDER_TEST(check_leaves_nothing),
         FOLDER_TEST(two_writers_of_one_name_do_not_mix),
         FOLDER_TEST(mode_follows_the_umask),
         FOLDER_TEST(unwritable_places_are_named),

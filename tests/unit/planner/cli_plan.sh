@@ -53,6 +53,12 @@ grep -q '^The other is faster: it is not among the layouts enumerated' stdout.tx
 expect 0 "$mw" plan beside.yaml --fix zero=3,recompute=full --why-not cp=2,recompute=none
 grep -q 'faster than the best of all enumerated' stdout.txt || fail "slower by less than nothing"
 expect 2 "$mw" plan bare.yaml --why-not tp=2 -o never.yaml
+# Nor is a file that cannot be written found after the search.
+for output in "-o none/f" "--shard 1/2 --part none/f" "--stage-recompute --write-lp none/f" "-o $scratch"; do
+    expect 3 "$mw" plan bare.yaml $quick $output
+    first_line '^meshwright: .*: cannot write: '
+    [ ! -s stdout.txt ] && [ "$(wc -l <stderr.txt)" = 1 ] || fail "searched before $output was refused"
+done
 # A key twice: the last does not win without a word.
 for twice in "--why=tp=1,tp=2" "--why-not tp=1,tp=2" "--fix tp=1,tp=2"; do
     expect 2 "$mw" plan bare.yaml $twice

@@ -29,14 +29,26 @@ SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MIN=0 SLURM_ARRAY_TASK_COUNT=2 \
     "$mw" sweep "$gpt" $axes --shard auto --csv b.csv >/dev/null || fail "shard auto"
 expect 0 "$mw" sweep "$gpt" $axes --merge a.csv --merge b.csv --csv m.csv
 cmp -s m.csv whole.csv || fail "merged shards differ from the whole"
+# So is a file that cannot be written: there is no row, and nothing is left.
+for file in --csv --plot --crossings; do
+    rm -f early.csv
+    [ $file = --csv ] || early="--csv early.csv"
+    expect 3 "$mw" sweep "$gpt" --vary nodes=8,16 ${early:-} $file none/out.svg
+    first_line '^meshwright: none/out.svg: cannot write: '
+    [ ! -e early.csv ] || fail "$file was looked at after the search"
+done
+expect 3 "$mw" sweep --share dgx-a100=128 --merge m.csv --write-lp none/out.lp
+first_line '^meshwright: none/out.lp: cannot write: '
 # Curves: what they need is said before any search.
 if command -v gnuplot >/dev/null; then
     for curve in rate efficiency days cost; do
         expect 0 "$mw" sweep "$gpt" --vary nodes=8,16 --csv curve.csv --tokens 1e12 --price 2 --plot $curve.svg --curve $curve
     done
     grep -q 'scaling efficiency' efficiency.svg || fail "no axis of efficiency"
-    grep -q 'days to train' days.svg || fail "no axis of days"
-    grep -q 'US dollars to train' cost.svg || fail "no axis of cost"
+    grep -q 'days to train on 1e+12 tokens' days.svg || fail "no axis of days"
+    grep -q 'US dollars to train on 1e+12 tokens at 2 USD per GPU hour' cost.svg || fail "no axis of cost"
+    grep -q '>1000<' rate.svg && fail "an axis of 10 to 1000 for 64 and 128 GPUs"
+    [ "$(grep -cE '>(64|128)<' efficiency.svg)" = 2 ] || fail "no tics at the points"
 fi
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve speed
 expect 2 "$mw" sweep "$gpt" --vary nodes=8 --plot x.svg --curve days

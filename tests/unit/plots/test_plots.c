@@ -317,6 +317,36 @@ static void test_merging(void **state)
     unlink("m.dat");
 }
 
+/* Tics at points: not at the marked one, nor at 17, which is closer to 16 than
+ * a twentieth of four doublings. */
+static void test_axis_at_points(void **state)
+{
+    (void)state;
+    const double x[] = {8, 16, 17, 32, 128}, y[] = {5, 4, 3, 2, 1}, mark = 20;
+    const struct mw_plot_series s[] = {{"plans", x, y, 5, false},
+                                       {"crossing", &mark, y, 1, true}};
+    struct mw_plot_axes axes = {.title = "t",
+                                .x = {"GPUs", MW_PLOT_NUMBER, true, true},
+                                .y = {"rate", MW_PLOT_NUMBER, false, false}};
+    if (!has_gnuplot()) {
+        skip();
+    }
+    assert_int_equal(mw_plot_curves(&axes, s, 2, "p.svg", NULL), MW_OK);
+    char *text = slurp("p.svg");
+    static const char *const tics[] = {">8<", ">16<", ">32<", ">128<"};
+    static const char *const none[] = {">17<", ">20<", ">10<", ">100<",
+                                       ">1000<"};
+    for (size_t i = 0; i < sizeof tics / sizeof tics[0]; i++) {
+        assert_non_null(strstr(text, tics[i]));
+    }
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        assert_null(strstr(text, none[i]));
+    }
+    mw_free(text);
+    unlink("p.svg");
+    unlink("p.dat");
+}
+
 static void test_curves(void **state)
 {
     (void)state;
@@ -324,9 +354,10 @@ static void test_curves(void **state)
     const double y[] = {1, 2, 3, 4, HUGE_VAL};
     const struct mw_plot_series s[] = {{"ring", x, y, 5, false},
                                        {"none", x, y, 1, false}};
-    struct mw_plot_axes axes = {.title = "all_reduce",
-                                .x = {"size", MW_PLOT_BYTES, true},
-                                .y = {"busbw", MW_PLOT_BYTES_PER_S, false}};
+    struct mw_plot_axes axes = {
+        .title = "all_reduce",
+        .x = {"size", MW_PLOT_BYTES, true, false},
+        .y = {"busbw", MW_PLOT_BYTES_PER_S, false, false}};
     struct mw_err err = {.status = MW_OK};
     enum mw_status want = has_gnuplot() ? MW_OK : MW_EMISSING;
     assert_int_equal(mw_plot_curves(&axes, s, 2, "c.svg", &err), want);
@@ -360,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_merging),
         cmocka_unit_test(test_curves),
+        cmocka_unit_test(test_axis_at_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
