@@ -32,7 +32,7 @@ static const struct mw_rule rules[] = {
     {"hybridep_hidden", ANY, "dispatcher == 'hybridep' -> hidden % 8 == 0", "HybridEP sends 16 bytes at a time; hidden is {hidden}",
      "DeepEP (branch hybrid-ep) csrc/hybrid_ep/hybrid_ep.cu"},
 
-    {"host_overlap", HOST, "!off_grads && !off_params && !off_tp", "our host executor's overlap is not switched", "exec/job.c"},
+    {"host_overlap", HOST, "!off_grads && !off_params && !off_tp && !off_ep", "our host executor's overlap is not switched", "exec/job.c"},
     {"host_dtype", HOST, "!own_types", "our host executor takes its types from the workload", "exec/job.c"},
     {"host_units", HOST, "fsdp_unit >= 1 && fsdp_prefetch <= 0", "our host executor gathers units of layers, none ahead", "exec/job.c"},
     {"host_graph", HOST, "cuda_graph == 0", "our host executor has no CUDA graphs", "exec/job.c"},

@@ -23,7 +23,7 @@
     X(uneven) X(node) X(cp_form) X(dp_shard) X(reshard) X(offload_optimizer)   \
     X(offload_weights) X(offload_activations) X(offload_part)       \
     X(grad_compression) X(recompute_layers) X(stage_recompute_layers) X(offload_nvme) X(cp_inner) X(recompute_modules) \
-    X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) \
+    X(grad_dtype) X(bucket_size) X(own_types) X(packed) X(off_grads) X(off_params) X(off_tp) X(off_ep) \
     X(optimizer) X(main_params) X(exp_avg) X(exp_avg_sq) X(cuda_graph) X(loss) X(loss_chunks) \
     X(capacity) X(padded) X(dispatcher) X(topk) X(hidden) X(sm) X(short_dispatch) X(shared_overlap) \
     X(fsdp_unit) X(fsdp_prefetch) X(mtp_ahead) X(vpp_group) X(clip) X(scaling) X(flash) X(dropout) X(bias) X(mtp) \
@@ -270,6 +270,7 @@ static void fill_values(const struct mw_rule_set *set,
     v[V_off_grads] = (l->overlap_off & MW_OVERLAP_GRADS) != 0;
     v[V_off_params] = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
     v[V_off_tp] = (l->overlap_off & MW_OVERLAP_TP) != 0;
+    v[V_off_ep] = (l->overlap_off & MW_OVERLAP_EP) != 0;
     v[V_own_types] = l->dtype != MW_DTYPE_OF_WORKLOAD ||
                      l->grad_dtype != MW_DTYPE_OF_WORKLOAD;
     const struct mw_optimizer optimizer = mw_work_optimizer(l, w);

@@ -197,7 +197,7 @@ static const struct mw_rule rules[] = {
      "Megatron-DeepSpeed megatron/model/transformer.py"},
     {"mds_recompute_modules", MDS, "recompute_modules == 0", "whole layers are recomputed, no modules of them",
      "Megatron-DeepSpeed megatron/model/transformer.py"},
-    {"mds_overlap", MDS, "!off_tp", "nothing of tensor parallelism overlaps that could be switched",
+    {"mds_overlap", MDS, "!off_tp && !off_ep", "nothing of tensor or expert parallelism overlaps that could be switched",
      "Megatron-DeepSpeed megatron/core/tensor_parallel/layers.py"},
     {"mds_bucket", MDS, "bucket_size > 0 -> zero == 1",
      "reduce_bucket_size is of ZeRO; without it 500,000,000 elements go at once",

@@ -132,7 +132,7 @@ bool mw_layout_can_overlap_shared(const struct mw_layout *l,
 int mw_layout_can_show(const struct mw_layout *l)
 {
     return (l->dp * l->cp > 1 ? MW_OVERLAP_GRADS | MW_OVERLAP_PARAMS : 0) |
-           (l->tp > 1 ? MW_OVERLAP_TP : 0);
+           (l->tp > 1 ? MW_OVERLAP_TP : 0) | (l->ep > 1 ? MW_OVERLAP_EP : 0);
 }
 
 bool mw_limits_sets_allow(const struct mw_int_list *sets, int set, int has)

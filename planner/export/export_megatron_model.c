@@ -123,7 +123,10 @@ static const char *exchanges_lack(const struct mw_export_in *in)
 
 static bool hides_exchanges(const struct mw_export_in *in)
 {
-    return in->plan->layout.ep > 1 && in->ctx->stack.overlap_ep > 0;
+    const struct mw_layout *l = &in->plan->layout;
+
+    return l->ep > 1 && in->ctx->stack.overlap_ep > 0 &&
+           (l->overlap_off & MW_OVERLAP_EP) == 0;
 }
 
 bool mw_args_overlaps_experts(const struct mw_export_in *in)
@@ -139,7 +142,8 @@ static void put_exchanges(struct mw_args *w)
         mw_export_note(w->out,
                        "the predicted step hides exchanges with experts, but "
                        "--overlap-moe-expert-parallel-comm %s: left out, and "
-                       "the step may be longer",
+                       "the step may be longer (layout: overlap_off: [ep] "
+                       "prices that)",
                        exchanges_lack(w->in));
     }
 }

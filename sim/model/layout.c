@@ -61,6 +61,7 @@ const struct mw_enum mw_recompute_module_enums[] = {
 const struct mw_enum mw_overlap_enums[] = {{"grad_reduce", MW_OVERLAP_GRADS},
                                            {"param_gather", MW_OVERLAP_PARAMS},
                                            {"tp", MW_OVERLAP_TP},
+                                           {"ep", MW_OVERLAP_EP},
                                            {NULL, 0}};
 
 const struct mw_enum mw_cp_form_enums[] = {{"gather", MW_CP_GATHER},

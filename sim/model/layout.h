@@ -46,7 +46,8 @@ enum mw_recompute_module {
 enum mw_overlap {
     MW_OVERLAP_GRADS = 1,  /* reduction of gradients */
     MW_OVERLAP_PARAMS = 2, /* gathers of parameters */
-    MW_OVERLAP_TP = 4      /* collectives of tensor parallelism */
+    MW_OVERLAP_TP = 4,     /* collectives of tensor parallelism */
+    MW_OVERLAP_EP = 8      /* exchanges of tokens with experts */
 };
 
 /* How the ranks of a context parallel group get each other's keys and values:

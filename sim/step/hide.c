@@ -90,7 +90,7 @@ static double overlap_of(const struct mw_step_price *p, enum mw_lane lane)
     case MW_LANE_CP:
         return stack->overlap_cp;
     case MW_LANE_EP:
-        return stack->overlap_ep;
+        return mw_step_overlap(p, MW_OVERLAP_EP, stack->overlap_ep);
     case MW_LANE_COMPUTE:
     case MW_LANE_DP:
     case MW_LANE_OFFLOAD:

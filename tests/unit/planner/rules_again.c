@@ -180,7 +180,8 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
     bool is_plain = l->grad_compression == MW_COMPRESS_NONE;
     bool has_inner = l->cp_inner > 1, is_beside = l->overlap_off == 0;
     bool off_grads = (l->overlap_off & MW_OVERLAP_GRADS) != 0,
-         off_params = (l->overlap_off & MW_OVERLAP_PARAMS) != 0;
+         off_params = (l->overlap_off & MW_OVERLAP_PARAMS) != 0,
+         off_ep = (l->overlap_off & MW_OVERLAP_EP) != 0;
     bool has_bucket = l->bucket_size > 0;
 
     if (l->cuda_graph > MW_GRAPH_NONE) {
@@ -198,10 +199,10 @@ static bool may_run_types(const struct world *w, const struct mw_layout *l)
                (d != MW_FP8 || rows % 16 == 0);
     case MW_FRAMEWORK_MEGATRON_DEEPSPEED:
         return d != MW_FP8 && !has_inner && (!has_bucket || l->zero == 1) &&
-               (l->overlap_off & MW_OVERLAP_TP) == 0;
+               (l->overlap_off & MW_OVERLAP_TP) == 0 && !off_ep;
     case MW_FRAMEWORK_TORCHTITAN:
         return is_plain && !has_inner && g == MW_FP32 && !off_grads &&
-               !off_params && !has_bucket;
+               !off_params && !off_ep && !has_bucket;
     case MW_FRAMEWORK_NANOTRON:
         return is_plain && !has_inner && d != MW_FP8 && is_beside &&
                (!has_bucket || l->zero == 0);

@@ -254,6 +254,26 @@ static void test_overlap_is_switched_off(void **state)
     }
 }
 
+/* The same of exchanges with experts. */
+static void test_exchanges_are_switched_off(void **state)
+{
+    struct world w;
+
+    (void)state;
+    begin(&w, 8);
+    w.s.model.moe = (struct mw_moe){.n_experts = 16, .top_k = 2, .ffn = 1024};
+    w.l.ep = 8;
+    w.ctx.stack.overlap_ep = 0.7;
+    double beside = step_s(&w, NULL);
+    w.l.overlap_off = MW_OVERLAP_EP;
+    double alone = step_s(&w, NULL);
+    assert_true(alone > beside);
+    w.l.overlap_off = 0;
+    w.ctx.stack.overlap_ep = 0;
+    mw_assert_near(step_s(&w, NULL), alone, 0, 0);
+    end(&w);
+}
+
 /* A spread of 1 % over 8 ranks: all compute takes 2.0393 % longer. */
 static void test_stragglers_slow_the_work(void **state)
 {
@@ -427,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_tensor_parallel_hides),
         cmocka_unit_test(test_reduction_hides),
         cmocka_unit_test(test_overlap_is_switched_off),
+        cmocka_unit_test(test_exchanges_are_switched_off),
         cmocka_unit_test(test_host_on_two_sockets),
         cmocka_unit_test(test_stragglers_slow_the_work),
         cmocka_unit_test(test_prediction_modules),
