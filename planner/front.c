@@ -149,7 +149,9 @@ static void keep_front(struct mw_front *f, unsigned by)
     }
     f->points.n = n;
     mw_free(out);
-    qsort(f->points.v, n, sizeof *f->points.v, compare_points);
+    if (n > 0) { /* v is NULL where there never was a point */
+        qsort(f->points.v, n, sizeof *f->points.v, compare_points);
+    }
 }
 
 /* ---- searches --------------------------------------------------------------
