@@ -87,15 +87,13 @@ static enum mw_status find_other(const struct mw_plan_args *a,
 }
 
 /* Term by term, and whether the other could have been chosen at all. */
-static enum mw_status
-compare(const struct mw_scenario *scenario, const struct mw_cost_ctx *ctx,
-        const struct mw_search_result *best, const struct mw_candidate *other,
-        const char *called, json_t *json, struct mw_err *err)
+static enum mw_status compare(const struct mw_side *best,
+                              const struct mw_side *other, const char *called,
+                              bool is_proved, json_t *json, struct mw_err *err)
 {
     struct mw_comparison c;
-    double usable = mw_step_usable_bytes(scenario, ctx);
-    enum mw_status status =
-        mw_plans_compare(scenario, ctx, &best->plans[0], other, &c, err);
+    double usable = mw_step_usable_bytes(other->scenario, other->ctx);
+    enum mw_status status = mw_sides_compare(best, other, &c, err);
 
     if (status == MW_OK && json) {
         mw_json_set(json, "why", mw_plan_view_why_json(&c, usable));
@@ -103,8 +101,8 @@ compare(const struct mw_scenario *scenario, const struct mw_cost_ctx *ctx,
         char text[MW_PLAN_TEXT_MAX], name[2 * MW_PLAN_TEXT_MAX];
 
         snprintf(name, sizeof name, "%s (%s)", called,
-                 mw_layout_text(&other->layout, text));
-        mw_plan_view_why(&c, name, usable, best->proved_optimal);
+                 mw_layout_text(&other->plan->layout, text));
+        mw_plan_view_why(&c, name, usable, is_proved);
     }
     return status;
 }
@@ -143,8 +141,12 @@ enum mw_status mw_plan_say_why(const struct mw_plan_args *a,
         status = mw_fail(err, MW_ENO, "there is no other plan to compare with");
     }
     if (status == MW_OK) {
-        status = compare(scenario, ctx, best, &from->plans[which],
-                         a->why ? a->why : "the runner-up", json, err);
+        const struct mw_side sides[] = {{scenario, ctx, &best->plans[0]},
+                                        {scenario, ctx, &from->plans[which]}};
+
+        status =
+            compare(&sides[0], &sides[1], a->why ? a->why : "the runner-up",
+                    best->proved_optimal, json, err);
     } else if (status == MW_ENO) {
         say_no_other(a, &r, json, err);
     }
@@ -297,35 +299,85 @@ int mw_plan_say_changes(const struct mw_scenario *scenario,
     return exit_status;
 }
 
+/* The best under any way to cut the racks, and where it runs. */
+struct found {
+    struct mw_domains domains; /* n = 0: there is no choice */
+    struct mw_search_result r;
+    struct mw_side side;
+    bool is_proved;
+};
+
+static enum mw_status search_cuts(const struct mw_scenario *scenario,
+                                  const struct mw_cost_ctx *ctx,
+                                  const struct mw_search_opts *opts,
+                                  struct found *out, struct mw_err *err)
+{
+    bool is_choice = scenario->cluster.domains.n > 1;
+    enum mw_status status = is_choice
+                                ? mw_domains_search(scenario, ctx, opts,
+                                                    &out->domains, &out->r, err)
+                                : mw_search(scenario, ctx, opts, &out->r, err);
+
+    if (status == MW_OK) {
+        out->side = is_choice
+                        ? (struct mw_side){&out->domains.scenario,
+                                           &out->domains.ctx, out->r.plans}
+                        : (struct mw_side){scenario, ctx, out->r.plans};
+        out->is_proved =
+            is_choice ? out->domains.is_proved : out->r.proved_optimal;
+    }
+    return status;
+}
+
+static void say_slower(const char *called, const struct found *best,
+                       const struct found *other, json_t *json)
+{
+    const struct mw_candidate *plan = other->side.plan;
+    double slower = plan->step_time_s / best->side.plan->step_time_s - 1;
+    int cut = other->side.scenario->cluster.domain_nodes;
+    int best_cut = best->side.scenario->cluster.domain_nodes;
+    bool is_choice = other->domains.n > 0;
+    char text[MW_PLAN_TEXT_MAX];
+
+    if (json) {
+        mw_json_set_bool(json, "feasible", true);
+        mw_json_set_real(json, "slower", slower);
+        if (is_choice) {
+            mw_json_set_int(json, "domain_nodes", cut);
+            mw_json_set_int(json, "best_domain_nodes", best_cut);
+        }
+        return;
+    }
+    printf("%s is legal and fits; its best (%s) is %.1f %% %s than the "
+           "best of all%s.\n",
+           called, mw_layout_text(&plan->layout, text), 100 * fabs(slower),
+           slower < 0 ? "faster" : "slower",
+           slower < 0 ? " enumerated (--space full, --free and limits "
+                        "enumerate more)"
+                      : "");
+    if (is_choice) {
+        printf("It has domains of %d nodes, the best of all of %d.\n", cut,
+               best_cut);
+    }
+}
+
 /* The values asked for are possible: how far their best is off. */
 static enum mw_status say_possible(const struct mw_plan_args *a,
                                    const struct mw_scenario *scenario,
                                    const struct mw_cost_ctx *ctx,
-                                   const struct mw_candidate *other,
-                                   json_t *json, struct mw_err *err)
+                                   const struct found *other, json_t *json,
+                                   struct mw_err *err)
 {
-    struct mw_search_result best;
-    enum mw_status status = mw_search(scenario, ctx, &a->search, &best, err);
+    struct found *best = mw_calloc(1, sizeof *best);
+    enum mw_status status = search_cuts(scenario, ctx, &a->search, best, err);
 
     if (status == MW_OK) {
-        double slower = other->step_time_s / best.plans[0].step_time_s - 1;
-        char text[MW_PLAN_TEXT_MAX];
-
-        if (json) {
-            mw_json_set_bool(json, "feasible", true);
-            mw_json_set_real(json, "slower", slower);
-        } else {
-            printf("%s is legal and fits; its best (%s) is %.1f %% %s than the "
-                   "best of all%s.\n",
-                   a->why_not, mw_layout_text(&other->layout, text),
-                   100 * fabs(slower), slower < 0 ? "faster" : "slower",
-                   slower < 0 ? " enumerated (--space full, --free and limits "
-                                "enumerate more)"
-                              : "");
-        }
-        status = compare(scenario, ctx, &best, other, a->why_not, json, err);
+        say_slower(a->why_not, best, other, json);
+        status = compare(&best->side, &other->side, a->why_not, best->is_proved,
+                         json, err);
     }
-    mw_search_result_release(&best);
+    mw_search_result_release(&best->r);
+    mw_free(best);
     return status;
 }
 
@@ -336,7 +388,6 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
 {
     struct mw_err err = {0};
     struct mw_search_opts asked = a->search;
-    struct mw_search_result r;
     json_t *json = a->cli.json ? json_object() : NULL;
     int exit_status = 0;
 
@@ -344,22 +395,24 @@ int mw_plan_run_why_not(const struct mw_plan_args *a,
         json_decref(json);
         return mw_cli_fail(&err);
     }
-    enum mw_status status = mw_search(scenario, ctx, &asked, &r, &err);
+    struct found *other = mw_calloc(1, sizeof *other);
+    enum mw_status status = search_cuts(scenario, ctx, &asked, other, &err);
 
     if (status == MW_ENO) {
         mw_cli_fail(&err);
         if (json) {
             mw_json_set_bool(json, "feasible", false);
-            mw_json_set(json, "reasons", mw_plan_view_reasons_json(&r));
+            mw_json_set(json, "reasons", mw_plan_view_reasons_json(&other->r));
         }
         exit_status = mw_plan_say_changes(scenario, ctx, &asked, json);
     } else if (status == MW_OK) {
-        status = say_possible(a, scenario, ctx, &r.plans[0], json, &err);
+        status = say_possible(a, scenario, ctx, other, json, &err);
     }
     if (status != MW_OK && status != MW_ENO) {
         exit_status = mw_cli_fail(&err);
     }
-    mw_search_result_release(&r);
+    mw_search_result_release(&other->r);
+    mw_free(other);
     if (json) {
         mw_cli_print_json(json);
     }

@@ -414,43 +414,60 @@ static bool set_nodes(struct trial *t, int nodes)
     return true;
 }
 
-/* The fewest more of a list that suffice, then halved towards those that did
- * not. */
-static void add_nodes(struct trial *t)
+static bool try_nodes(struct trial *t, int nodes, struct mw_change *out)
 {
-    enum { HALVINGS = 3 };
-    static const double more[] = {0, 0, 1.5, 2, 3, 4, 6, 8, 16, 32, 64};
-    int n = t->given->n_nodes, fails = n, fits = 0;
-    struct mw_change c, nearer;
+    return set_nodes(t, nodes) && search(t, out);
+}
 
-    for (size_t i = 0; fits == 0 && i < sizeof more / sizeof more[0]; i++) {
-        int nodes = i < 2 ? n + 1 + (int)i : (int)ceil(more[i] * n);
+/* The fewest that suffice between one number, that does not, and another, that
+ * does, if more do where fewer do: the gap is halved until it is closed. */
+static int halve_nodes(struct trial *t, int fails, int fits,
+                       struct mw_change *out)
+{
+    struct mw_change c;
 
-        if (nodes <= fails || nodes > 1 << 20 || !set_nodes(t, nodes)) {
-            continue;
-        }
-        if (search(t, &c)) {
-            fits = nodes;
-        } else {
-            fails = nodes;
-        }
-    }
-    for (int i = 0; i < HALVINGS && fits > fails + 1; i++) {
+    while (fits > fails + 1 && !t->out->is_cut_short) {
         int nodes = fails + (fits - fails) / 2;
 
-        if (!set_nodes(t, nodes)) {
-            break;
-        }
-        if (search(t, &nearer)) {
+        if (try_nodes(t, nodes, &c)) {
             fits = nodes;
-            c = nearer;
+            *out = c;
         } else {
             fails = nodes;
         }
     }
-    if (fits > 0) {
-        int spare = t->from->cluster.spare_nodes;
+    return fits;
+}
 
+/*
+ * The fewest more that suffice: every number up to SCANNED more, for how one
+ * divides says nothing of its neighbours. Beyond, the first of a list that
+ * does, halved towards the last that does not; fewer that divide better may do.
+ */
+static void add_nodes(struct trial *t)
+{
+    enum { SCANNED = 16, MOST = 1 << 20 };
+    static const double more[] = {1.5, 2, 3, 4, 6, 8, 16, 32, 64};
+    int n = t->given->n_nodes, spare = t->from->cluster.spare_nodes;
+    int fails = n, fits = 0;
+    struct mw_change c;
+
+    for (int nodes = n + 1; fits == 0 && nodes <= n + SCANNED; nodes++) {
+        fits = try_nodes(t, nodes, &c) ? nodes : 0;
+        fails = nodes;
+    }
+    for (size_t i = 0; fits == 0 && i < sizeof more / sizeof more[0]; i++) {
+        double nodes = ceil(more[i] * n);
+
+        if (nodes <= fails || nodes > MOST) {
+            continue;
+        }
+        if (try_nodes(t, (int)nodes, &c)) {
+            fits = halve_nodes(t, fails, (int)nodes, &c);
+        }
+        fails = (int)nodes;
+    }
+    if (fits > 0) {
         snprintf(c.what, sizeof c.what, "%d nodes instead of %d", fits + spare,
                  n + spare);
         add_change(t, &c);

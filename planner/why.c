@@ -94,23 +94,33 @@ void mw_results_compare(const struct mw_step_result *best,
     fill_memory(best, other, out);
 }
 
-enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
-                                const struct mw_cost_ctx *ctx,
-                                const struct mw_candidate *best,
-                                const struct mw_candidate *other,
+enum mw_status mw_sides_compare(const struct mw_side *best,
+                                const struct mw_side *other,
                                 struct mw_comparison *out, struct mw_err *err)
 {
     struct mw_step_result a, b;
-    enum mw_status status = simulate(scenario, ctx, best, &a, err);
+    enum mw_status status =
+        simulate(best->scenario, best->ctx, best->plan, &a, err);
 
     if (status != MW_OK) {
         return status;
     }
-    status = simulate(scenario, ctx, other, &b, err);
+    status = simulate(other->scenario, other->ctx, other->plan, &b, err);
     if (status == MW_OK) {
         mw_results_compare(&a, &b, out);
         mw_step_result_release(&b);
     }
     mw_step_result_release(&a);
     return status;
+}
+
+enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
+                                const struct mw_cost_ctx *ctx,
+                                const struct mw_candidate *best,
+                                const struct mw_candidate *other,
+                                struct mw_comparison *out, struct mw_err *err)
+{
+    const struct mw_side a = {scenario, ctx, best}, b = {scenario, ctx, other};
+
+    return mw_sides_compare(&a, &b, out, err);
 }

@@ -26,7 +26,17 @@ struct mw_comparison {
 void mw_results_compare(const struct mw_step_result *best,
                         const struct mw_step_result *other,
                         struct mw_comparison *out);
+/* A plan and where it runs. */
+struct mw_side {
+    const struct mw_scenario *scenario;
+    const struct mw_cost_ctx *ctx;
+    const struct mw_candidate *plan;
+};
 /* Simulates both with their breakdown. */
+enum mw_status mw_sides_compare(const struct mw_side *best,
+                                const struct mw_side *other,
+                                struct mw_comparison *out, struct mw_err *err);
+/* The same of two plans of one scenario. */
 enum mw_status mw_plans_compare(const struct mw_scenario *scenario,
                                 const struct mw_cost_ctx *ctx,
                                 const struct mw_candidate *best,
@@ -52,9 +62,9 @@ struct mw_changes {
  * and of pinned sizes the nearest below and above that has a plan; each limit
  * dropped, a margin of one's own back to the default, the framework's rules
  * left aside, offloading freed, a batch that divides, one or two nodes standing
- * by, and more nodes (few of a list). Each is a whole search. Where none helps
- * alone, one smallest set of pinned values and limits that do together. MW_ENO
- * when nothing helps.
+ * by, and the fewest more nodes (up to 16 more; beyond of a list). Each is a
+ * whole search. Where none helps alone, one smallest set of pinned values and
+ * limits that do together. MW_ENO when nothing helps.
  */
 enum mw_status mw_changes_find(const struct mw_scenario *scenario,
                                const struct mw_cost_ctx *ctx,

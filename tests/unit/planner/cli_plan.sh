@@ -135,6 +135,16 @@ PLANNED=$planned json "abs(o['step_time_s'] / float(os.environ['PLANNED']) - 1) 
 expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,ep=8,micro_batch=1 --quiet
 grep -q '^How the racks are cut:' stdout.txt || fail "no table of cuts"
 grep -q 'taken, proved best' stdout.txt || fail "no choice"
+# --why-not asks about every cut: 16 here, though 18 comes first.
+for values in ep=8 ep=4; do
+    expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,micro_batch=1 --why-not $values --json
+    json "o['feasible'] and (o['domain_nodes'], o['best_domain_nodes']) == (16, 16) and o['slower'] >= 0"
+    cp stdout.txt why_not.txt
+    expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,micro_batch=1,$values --json
+    json "abs(o['plans'][0]['step_time_s'] / json.load(open('why_not.txt'))['why']['other_s'] - 1) < 1e-12"
+done
+expect 0 "$mw" plan racks.yaml --fix tp=1,pp=1,micro_batch=1 --why-not ep=8
+grep -q '^It has domains of 16 nodes, the best of all of 16' stdout.txt || fail "cuts are not named"
 for i in $(seq 18); do echo "tray$i"; done >trays
 expect 0 "$mw" export racks.plan.yaml --to hosts --hosts trays -o ordered
 [ "$(cat ordered)" = "$(head -16 trays)" ] || fail "hosts: $(cat ordered)"

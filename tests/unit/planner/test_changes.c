@@ -274,12 +274,50 @@ static void test_batches_and_nodes(void **state)
     mw_free(c);
 }
 
+/* At most 10 stages (8 layers, the embedding, the head) of replicas that divide
+ * a batch of 32. */
+static bool divides(int ranks)
+{
+    for (int pp = 1; pp <= 10; pp++) {
+        if (ranks % pp == 0 && 32 % (ranks / pp) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* By hand: 24 for 21, 36 for 33, 56 for 49, 72 for 65; one or two more do not
+ * divide. */
+static void test_fewest_nodes(void **state)
+{
+    (void)state;
+    static const int given[] = {21, 33, 49, 65};
+
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        struct mw_changes *c = mw_calloc(1, sizeof *c);
+        char text[512], nodes[64];
+        int fewest = given[i] + 1;
+
+        while (!divides(fewest)) {
+            fewest++;
+        }
+        snprintf(nodes, sizeof nodes, "%d, gpus_per_node: 1", given[i]);
+        snprintf(text, sizeof text, HEAD, nodes, "32", "");
+        changes_of(text, c);
+        snprintf(nodes, sizeof nodes, "%d nodes instead of %d", fewest,
+                 given[i]);
+        assert_non_null(find(c, nodes));
+        mw_free(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nearest_against_brute_force),
         cmocka_unit_test(test_limits_that_bind_together),
         cmocka_unit_test(test_batches_and_nodes),
+        cmocka_unit_test(test_fewest_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
