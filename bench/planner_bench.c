@@ -230,7 +230,7 @@ static void bench_columns(void)
             for (int r = 0; r < 3; r++) {
                 for (int n = 1; n <= 17 + 4 * r - (r == 2); n++) {
                     column[p.n_columns++] = (struct mw_column){
-                        i, 0.1 * n * slow[r] / rate, n, kind, tp, r, 0, 0};
+                        i, 0.1 * n * slow[r] / rate, n, kind, tp, r, 0, 0, 0};
                 }
             }
         }

@@ -129,7 +129,9 @@ static const struct argp_option options[] = {
      0},
     {"mixed", OPT_MIXED, "SYSTEM=NODES,...", 0,
      "Instead: split the model's pipeline over nodes of these systems (system, "
-     "tp, ep, recomputation and layers of each stage); the cluster is not used",
+     "tp, ep, recomputation, offload of the optimizer and layers of each "
+     "stage); "
+     "the cluster is not used",
      0},
     {"experts", OPT_EXPERTS, "LOADS.csv", 0,
      "Instead: place the model's experts on the ep ranks (--fix ep=N, else the "

@@ -6,11 +6,12 @@
  * already within memory. Chosen together, columns share the layers of the
  * model and the devices of each kind:
  *
- *   minimise  (m - 1) T + sum t x + 2 c sum u
+ *   minimise  (m - 1) T + sum t x + 2 c sum u + W
  *   sum_k x_ik = 1          one column a stage
  *   sum n x = layers        all layers
  *   sum g x <= devices      of each kind
  *   T >= t of every chosen column
+ *   W >= what each has to do once, after the last pass
  *   sum x of kind k on stage i <= y_k, sum y <= K     at most K kinds
  *   u_i >= kind changes between stage i - 1 and i, at c seconds a transfer
  *   sum x of stage i - 1 that end at place q
@@ -24,7 +25,8 @@
  * and the rest is a small program with a nearly integral relaxation. LP(T)
  * falls as T grows, so for any interval of thresholds (m - 1) T_low +
  * LP(T_high) bounds all of them, and intervals are halved only while the bound
- * is below the best found. When none is left the answer is proved. At most K
+ * is below the best found. When none is left the answer is proved. W has
+ * thresholds as well: then rectangles are halved. At most K
  * kinds: one such search for each set of K of them. (In the
  * direct form T is a variable and the relaxation says next to nothing.)
  */
@@ -49,6 +51,7 @@ struct mw_column {
     /* Places in the model, 0 .. n_places - 1, of its first layer and of the
      * one after its last. */
     int begins, ends;
+    double after_s; /* once, after the last pass */
 };
 struct mw_column_problem {
     int n_stages, n_layers, n_kinds, n_microbatches;

@@ -2,11 +2,13 @@
  * Columns of mixed clusters from the simulator's prices, one problem for each
  * (pp, dp, micro-batch); the best value of all is kept. Columns meet the
  * scenario's limits and the rules of its framework (space_limits.c), which runs
- * the same tp, ep and recomputation on all stages: then one problem for each.
+ * the same tp, ep, recomputation and offload on all stages: then one problem
+ * for each.
  */
 #include "planner/mixed.h"
 
 #include "base/log.h"
+#include "base/units.h"
 #include "planner/layer_places.h"
 #include "planner/space.h"
 #include "sim/step/fast.h"
@@ -26,6 +28,13 @@ struct kind {
     struct mw_space space; /* for its limits and rules */
 };
 
+/* What a column's tag stands for. */
+struct way {
+    int tp, ep;
+    enum mw_recompute recompute;
+    double offload_optimizer;
+};
+
 struct builder {
     const struct mw_scenario *scenario;
     const struct mw_search_opts *opts;
@@ -36,15 +45,32 @@ struct builder {
         struct mw_column *v;
         size_t n, cap;
     } columns;
+    struct {
+        struct way *v;
+        size_t n, cap;
+    } ways;
     struct mw_layer_places places;
     struct mw_fast_stretch *stretch; /* [n_layers] */
     char why[MW_PLAN_TEXT_MAX]; /* the first layout was refused; "": none */
 };
 
-/* tag: tp, ep and recomputation of a column. */
-static int tag_of(const struct mw_layout *l)
+/* The index of the layout's, new or not. */
+static int tag_of(struct builder *b, const struct mw_layout *l)
 {
-    return (l->ep << 14 | l->tp) << 2 | (int)l->recompute;
+    struct way way = {l->tp, l->ep, l->recompute, l->offload_optimizer};
+
+    for (size_t i = 0; i < b->ways.n; i++) {
+        const struct way *w = &b->ways.v[i];
+
+        if (w->tp == way.tp && w->ep == way.ep &&
+            w->recompute == way.recompute &&
+            !(w->offload_optimizer < way.offload_optimizer) &&
+            !(w->offload_optimizer > way.offload_optimizer)) {
+            return (int)i;
+        }
+    }
+    mw_array_push(&b->ways, way);
+    return (int)b->ways.n - 1;
 }
 
 /* First layers of stages stand for all at the same place; the numbers of layers
@@ -74,13 +100,33 @@ static bool is_new_place(const struct builder *b, int i, int first)
     return true;
 }
 
+/* Does a node have room for what such ranks offload? */
+static bool is_on_host(struct builder *b, const struct kind *kind,
+                       const struct mw_fast_stretch *stretch)
+{
+    double bytes = stretch->host_bytes * kind->ctx.gpus_per_node;
+    double room = kind->ctx.system->host_mem_bytes;
+    char need[MW_FMT_MAX], has[MW_FMT_MAX];
+
+    if (!(bytes > room)) { /* NaN: not known */
+        return true;
+    }
+    if (b->why[0] == '\0') {
+        snprintf(b->why, sizeof b->why,
+                 "host_memory: a node of %s would hold %s of its %s",
+                 kind->ctx.system->slug, mw_fmt_bytes(bytes, need),
+                 mw_fmt_bytes(room, has));
+    }
+    return false;
+}
+
 /* Numbers of layers that fit, for a stage and its first layer. */
 static bool add_stretch(struct builder *b, int k, const struct mw_layout *l,
                         int i, int first)
 {
     struct kind *kind = &b->kind[k];
     int most = most_from(b, l->pp, i, first);
-    int place = mw_layer_place(&b->places, first);
+    int place = mw_layer_place(&b->places, first), tag = tag_of(b, l);
 
     if (mw_fast_stretches(kind->fast, l, i, first, most, b->stretch, NULL) !=
         MW_OK) {
@@ -88,15 +134,20 @@ static bool add_stretch(struct builder *b, int k, const struct mw_layout *l,
     }
     for (int n = 1; n <= most && b->stretch[n - 1].bytes <= kind->usable_bytes;
          n++) {
+        const struct mw_fast_stretch *stretch = &b->stretch[n - 1];
         struct mw_column c = {.stage = i,
-                              .time_s = b->stretch[n - 1].time_s,
+                              .time_s = stretch->time_s,
                               .n_layers = n,
                               .kind = k,
                               .n_devices = l->tp * l->dp,
-                              .tag = tag_of(l),
+                              .tag = tag,
                               .begins = place,
-                              .ends = mw_layer_place(&b->places, first + n)};
+                              .ends = mw_layer_place(&b->places, first + n),
+                              .after_s = stretch->offload_s};
 
+        if (!is_on_host(b, kind, stretch)) {
+            break;
+        }
         if (ends_well(b, l->pp, i, place, n)) {
             mw_array_push(&b->columns, c);
         }
@@ -167,13 +218,30 @@ static bool is_tried(int fixed, const struct mw_int_list *listed, int value,
                            : value <= most && (value & (value - 1)) == 0;
 }
 
+/* Parts of the optimizer's states in the host's memory, of those that the space
+ * has. */
+static void add_offloaded(struct builder *b, int k, struct mw_layout l)
+{
+    const struct mw_space *space = &b->kind[k].space;
+
+    for (int o = 0; o < space->n_offloads; o++) {
+        const double *part = space->offload[o];
+
+        l.offload_optimizer = part[0];
+        l.offload_weights = part[1];
+        l.offload_activations = part[2];
+        if (!(part[1] > 0) && !(part[2] > 0) && make_legal(b, k, &l)) {
+            add_columns(b, k, &l);
+        }
+    }
+}
+
 static void add_recomputed(struct builder *b, int k, struct mw_layout l)
 {
     for (int r = MW_RECOMPUTE_NONE; r <= MW_RECOMPUTE_FULL; r++) {
         l.recompute = (enum mw_recompute)r;
-        if ((b->opts->recompute < 0 || b->opts->recompute == r) &&
-            make_legal(b, k, &l)) {
-            add_columns(b, k, &l);
+        if (b->opts->recompute < 0 || b->opts->recompute == r) {
+            add_offloaded(b, k, l);
         }
     }
 }
@@ -197,6 +265,7 @@ static void fill_columns(struct builder *b, struct mw_layout l)
     const struct mw_int_list *listed = &b->scenario->limits.tp;
 
     mw_array_clear(&b->columns);
+    mw_array_clear(&b->ways);
     for (int k = 0; k < b->n_kinds; k++) {
         int per_node = b->kind[k].ctx.gpus_per_node;
 
@@ -249,14 +318,17 @@ static void keep(const struct builder *b, const struct mw_layout *l, int m,
     out->answer = *answer;
     for (int i = 0; i < l->pp; i++) {
         const struct mw_column *c = &b->columns.v[chosen[i]];
+        const struct way *way = &b->ways.v[c->tag];
 
-        out->stage[i] = (struct mw_mixed_stage){
-            .kind = c->kind,
-            .tp = c->tag >> 2 & ((1 << 14) - 1),
-            .ep = c->tag >> 16,
-            .n_layers = c->n_layers,
-            .recompute = (enum mw_recompute)(c->tag & 3),
-            .time_s = c->time_s};
+        out->stage[i] =
+            (struct mw_mixed_stage){.kind = c->kind,
+                                    .tp = way->tp,
+                                    .ep = way->ep,
+                                    .n_layers = c->n_layers,
+                                    .recompute = way->recompute,
+                                    .offload_optimizer = way->offload_optimizer,
+                                    .after_s = c->after_s,
+                                    .time_s = c->time_s};
     }
 }
 
@@ -446,15 +518,15 @@ static enum mw_status check_asked(const struct mw_search_opts *o,
         o->overlap_shared_experts > 0 || o->mtp_ahead > 0 || o->vpp_group > 0 ||
         o->main_params > 0 || o->exp_avg > 0 || o->exp_avg_sq > 0 ||
         o->grad_compression > 0 || o->offload_nvme > 0 || o->dtype > 0 ||
-        o->grad_dtype > 0 || o->offload_optimizer > 0 ||
-        o->offload_weights > 0 || o->offload_activations > 0;
+        o->grad_dtype > 0 || o->offload_weights > 0 ||
+        o->offload_activations > 0;
 
     return !has_other
                ? MW_OK
                : mw_fail(err, MW_EUSAGE,
                          "--mixed: columns of stages know tp, pp, dp, ep, sp, "
-                         "zero, micro_batch and recompute; --fix pins no other "
-                         "key of them");
+                         "zero, micro_batch, recompute and offload_optimizer; "
+                         "--fix pins no other key of them");
 }
 
 enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
@@ -506,6 +578,7 @@ enum mw_status mw_mixed_find(const struct mw_scenario *scenario,
         mw_space_release(&b->kind[k].space);
     }
     mw_array_release(&b->columns);
+    mw_array_release(&b->ways);
     mw_free(b->stretch);
     mw_free(b);
     return status;

@@ -114,6 +114,8 @@ struct mw_fast_stretch {
     double time_s;     /* one micro-batch, all passes and what blocks them */
     double bytes;      /* peak of a rank */
     double host_bytes; /* of a rank, in the host's memory */
+    double offload_s;  /* what the update takes longer for what of it the host
+                          does, once a step */
 };
 enum mw_status mw_fast_stretches(struct mw_fast *f,
                                  const struct mw_layout *layout, int stage,

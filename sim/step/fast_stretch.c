@@ -15,6 +15,39 @@ static void price_units(const struct mw_step_price *p, double *out_s)
     }
 }
 
+/* Seconds of the update of n layers from `first` on, the host's part with it.
+ */
+static double update_s(const struct mw_step_price *p, int stage, int first,
+                       int n)
+{
+    int units[MW_UNIT_COUNT];
+    struct mw_tail tail;
+
+    mw_vstage_count(p, stage, p->layout->pp, first, n, units);
+    mw_tail_of(p, stage, units, mw_step_holds(&p->holders, stage), &tail);
+    return 1e-12 * (double)(tail.optimizer_ps + tail.offload_ps);
+}
+
+/* With the layout's offload, less that without. */
+static void price_updates(struct mw_fast *f, const struct mw_layout *layout,
+                          int stage, int first, int n_most,
+                          struct mw_fast_stretch *out)
+{
+    struct mw_layout plain = *layout;
+    const struct mw_step_price *p = &f->frame.price;
+
+    plain.offload_optimizer = 0;
+    for (int n = 1; n <= n_most; n++) {
+        out[n - 1].offload_s = update_s(p, stage, first, n);
+    }
+    p = mw_fast_price_of(f, &plain);
+    for (int n = 1; n <= n_most; n++) {
+        double more = out[n - 1].offload_s - update_s(p, stage, first, n);
+
+        out[n - 1].offload_s = more > 0 ? more : 0;
+    }
+}
+
 enum mw_status mw_fast_stretches(struct mw_fast *f,
                                  const struct mw_layout *layout, int stage,
                                  int first, int n_most,
@@ -47,7 +80,10 @@ enum mw_status mw_fast_stretches(struct mw_fast *f,
             p, units, mw_step_holds(&p->holders, stage),
             shape->held[stage] * mw_vstage_activation_bytes(p, units), &memory);
         out[n - 1] = (struct mw_fast_stretch){time_s, memory.total_bytes,
-                                              memory.host_bytes};
+                                              memory.host_bytes, 0};
+    }
+    if (layout->offload_optimizer > 0) {
+        price_updates(f, layout, stage, first, n_most, out);
     }
     return MW_OK;
 }

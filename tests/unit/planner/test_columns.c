@@ -60,6 +60,7 @@ static void random_problem(uint64_t seed, struct mw_column_problem *p,
                                 .n_layers = 2 + pick(seed, 5, i, 3),
                                 .kind = pick(seed, 6, i, p->n_kinds),
                                 .n_devices = 1 << pick(seed, 7, i, 3)};
+        c->after_s = seed % 3 == 0 && i % 2 ? mw_rand_unit(seed, 13, i) : 0;
         if (p->n_places > 1) {
             c->begins = c->stage > 0 ? pick(seed, 11, i, p->n_places) : 0;
             c->ends = pick(seed, 12, i, p->n_places);
@@ -123,7 +124,7 @@ static void test_by_hand(void **state)
         for (int n = 1; n <= 3; n++) {
             for (int kind = 0; kind < 2; kind++) {
                 column[p.n_columns++] = (struct mw_column){
-                    stage, n * (kind + 1), n, kind, 1, 0, 0, 0};
+                    stage, n * (kind + 1), n, kind, 1, 0, 0, 0, 0};
             }
         }
     }

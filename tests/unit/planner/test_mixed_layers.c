@@ -1,8 +1,8 @@
 /*
  * Mixed systems where layers are not alike, against brute force over system,
- * tp, recomputation and layers of three stages of small models. Times come from
- * models whose layers are all of one kind, memory from whole pipelines, so that
- * neither is what the columns were made of.
+ * tp, recomputation, offload and layers of three stages of small models. Times
+ * come from models whose layers are all of one kind, memory from whole
+ * pipelines, so that neither is what the columns were made of.
  */
 #include "planner_world.h"
 
@@ -14,11 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_LAYERS = 8, P = 3, M = 8, SPLITS = 21, WAYS = 12 };
+enum { N_LAYERS = 8, P = 3, M = 8, SPLITS = 21, WAYS = 24 };
 
 struct way {
     int kind, gpus;
     double time_s[SPLITS][P]; /* of each split's stages; HUGE_VAL: too full */
+    double after_s[SPLITS][P];
 };
 struct bench {
     struct world w;
@@ -85,6 +86,20 @@ static double stage_s(const struct world *w, const struct prices *p, int stage,
     return sum;
 }
 
+/* Of the stages of a split, what their updates on the host add. */
+static void after_of(struct mw_fast *f, const struct mw_layout *l,
+                     const int *split, double out[P])
+{
+    for (int i = 0, first = 0; i < P; i++) {
+        struct mw_fast_stretch stretch[N_LAYERS];
+
+        assert_int_equal(
+            mw_fast_stretches(f, l, i, first, split[i], stretch, NULL), MW_OK);
+        out[i] = stretch[split[i] - 1].offload_s;
+        first += split[i];
+    }
+}
+
 static void price_way(struct world *w, struct mw_fast *f,
                       const struct mw_cost_ctx *ctx, const struct mw_layout *l,
                       struct way *way)
@@ -98,6 +113,7 @@ static void price_way(struct world *w, struct mw_fast *f,
 
         assert_int_equal(mw_fast_stage_bytes(f, l, split[s], bytes, NULL),
                          MW_OK);
+        after_of(f, l, split[s], way->after_s[s]);
         for (int i = 0; i < P; i++) {
             way->time_s[s][i] = bytes[i] <= usable
                                     ? stage_s(w, &p, i, first, split[s][i])
@@ -107,7 +123,8 @@ static void price_way(struct world *w, struct mw_fast *f,
     }
 }
 
-static void price_system(struct bench *b, const char *system, int kind)
+static void price_system(struct bench *b, const char *system, int kind,
+                         int offloads)
 {
     struct mw_cost_ctx ctx;
     struct world *w = &b->w;
@@ -116,7 +133,7 @@ static void price_system(struct bench *b, const char *system, int kind)
     struct mw_fast *f = mw_fast_new(&w->scenario, &ctx);
 
     for (int tp = 1; tp <= 8; tp *= 2) {
-        for (int r = 0; r < 3; r++) {
+        for (int r = 0; r < 3 * (1 + offloads); r++) {
             struct way *way = &b->way[b->n_ways++];
             struct mw_layout l;
 
@@ -124,7 +141,8 @@ static void price_system(struct bench *b, const char *system, int kind)
             l.tp = tp;
             l.sp = tp > 1;
             l.pp = P;
-            l.recompute = (enum mw_recompute)r;
+            l.recompute = (enum mw_recompute)(r % 3);
+            l.offload_optimizer = r / 3;
             way->kind = kind;
             way->gpus = tp;
             price_way(w, f, &ctx, &l, way);
@@ -159,13 +177,14 @@ static double best_split(const struct bench *b, const struct way *const way[P])
         return HUGE_VAL;
     }
     for (int s = 0; s < SPLITS; s++) {
-        double slowest = 0, sum = 0;
+        double slowest = 0, sum = 0, after = 0;
 
         for (int i = 0; i < P; i++) {
+            after = fmax(after, way[i]->after_s[s][i]);
             slowest = fmax(slowest, way[i]->time_s[s][i]);
             sum += way[i]->time_s[s][i];
         }
-        best = fmin(best, (M - 1) * slowest + sum + extra);
+        best = fmin(best, (M - 1) * slowest + sum + after + extra);
     }
     return best;
 }
@@ -185,10 +204,10 @@ static double brute(const struct bench *b)
 }
 
 /* Returns the layers of the first stage, 0 where nothing fits. */
-static int check(const char *model, const char *memory)
+static int check(struct bench *b, const char *model, const char *memory,
+                 bool offloads, int *out_offloaded)
 {
     struct mw_mixed_system systems[] = {{"dgx-a100", 1}, {"dgx-h100", 1}};
-    struct bench *b = mw_calloc(1, sizeof *b);
     struct mw_mixed *m = mw_calloc(1, sizeof *m);
     struct mw_search_opts opts;
     char text[512];
@@ -197,14 +216,20 @@ static int check(const char *model, const char *memory)
              "format: 1\nmodel: {%s, layers: %d}\n"
              "cluster: {system: dgx-a100, nodes: 1}\n"
              "workload: {seq: 4096, global_batch: %d}\n"
-             "limits: {memory: %s}\n",
-             model, N_LAYERS, M, memory);
-    parse_world(&b->w, text);
+             "limits: {memory: %s, offload_optimizer: [0%s]}\n",
+             model, N_LAYERS, M, memory, offloads ? ", 1" : "");
+    if (b->w.db == NULL) {
+        parse_world(&b->w, text);
+    } else {
+        reparse_world(&b->w, text);
+    }
+    b->n_ways = 0;
+    b->change_s = 0;
     mw_search_opts_default(&opts);
     opts.pp = P;
     opts.dp = opts.ep = opts.micro_batch = 1;
-    price_system(b, "dgx-a100", 0);
-    price_system(b, "dgx-h100", 1);
+    price_system(b, "dgx-a100", 0, offloads);
+    price_system(b, "dgx-h100", 1, offloads);
     enum mw_status status = mw_mixed_find(&b->w.scenario, b->w.db, "plain",
                                           systems, 2, &opts, NULL, m, NULL);
     double best = brute(b);
@@ -215,15 +240,17 @@ static int check(const char *model, const char *memory)
         assert_true(m->is_proved);
         mw_assert_near(m->answer.value_s, best, 1e-9, 0);
     }
-    close_world(&b->w);
+    for (int i = 0; out_offloaded != NULL && i < m->pp; i++) {
+        *out_offloaded += m->stage[i].offload_optimizer > 0;
+    }
     mw_free(m);
-    mw_free(b);
     return layers;
 }
 
 static void test_equals_brute_force(void **state)
 {
     (void)state;
+    struct bench *b = mw_calloc(1, sizeof *b);
     static const struct {
         const char *model, *memory; /* that some ways need less than */
     } cases[] = {
@@ -234,10 +261,90 @@ static void test_equals_brute_force(void **state)
         {"preset: llama3-8b, attention_window: 64, global_every: 3", "9GiB"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_true(check(cases[i].model, "80GiB") > 0);
-        assert_true(check(cases[i].model, cases[i].memory) > 0);
+        assert_true(check(b, cases[i].model, cases[i].memory, false, NULL) > 0);
     }
-    assert_int_equal(check(cases[0].model, "1GiB"), 0);
+    assert_true(check(b, cases[0].model, "80GiB", false, NULL) > 0);
+    assert_int_equal(check(b, cases[0].model, "1GiB", false, NULL), 0);
+    close_world(&b->w);
+    mw_free(b);
+}
+
+/* The optimizer on the host, for some stages: where nothing else fits. */
+static void test_offload(void **state)
+{
+    (void)state;
+    struct bench *b = mw_calloc(1, sizeof *b);
+    static const char *const llama = "preset: llama3-8b, attention_window: 256,"
+                                     " global_every: 2";
+    int none = 0, some = 0;
+
+    assert_true(check(b, llama, "7GiB", true, &none) > 0);
+    assert_int_equal(none, 0);
+    assert_int_equal(check(b, llama, "5GiB", false, NULL), 0);
+    assert_true(check(b, llama, "5GiB", true, &some) > 0);
+    assert_int_equal(some, 2);
+    close_world(&b->w);
+    mw_free(b);
+}
+
+/* What a stage alone adds is what its whole step takes longer at the end. */
+static void test_host_part(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mw_layout l;
+    struct mw_fast_bound bound[2];
+    struct mw_fast_stretch stretch[2][N_LAYERS];
+
+    parse_world(&w, "format: 1\nmodel: {preset: llama3-8b, layers: 8}\n"
+                    "cluster: {system: dgx-a100, nodes: 1}\n"
+                    "workload: {seq: 4096, global_batch: 8}\n");
+    struct mw_fast *f = mw_fast_new(&w.scenario, &w.ctx);
+
+    mw_layout_default(&l);
+    for (int i = 0; i < 2; i++) {
+        l.offload_optimizer = i;
+        assert_int_equal(mw_fast_bound(f, &l, NULL, &bound[i], NULL), MW_OK);
+        assert_int_equal(
+            mw_fast_stretches(f, &l, 0, 0, N_LAYERS, stretch[i], NULL), MW_OK);
+    }
+    const struct mw_fast_stretch *all = &stretch[1][N_LAYERS - 1];
+
+    mw_assert_near(bound[1].tail_s - bound[0].tail_s, all->offload_s, 1e-9, 0);
+    assert_true(all->offload_s > stretch[1][0].offload_s);
+    assert_true(stretch[1][0].offload_s > 0);
+    assert_true(all->host_bytes > 0);
+    assert_true(stretch[0][N_LAYERS - 1].offload_s <= 0);
+    mw_fast_free(f);
+    close_world(&w);
+}
+
+/* The states of this model are more than a node of 512 GB holds, not than four:
+ * that is said. */
+static void test_host_memory(void **state)
+{
+    (void)state;
+    struct mw_mixed_system systems[] = {{"jean-zay-a100", 1}};
+    struct mw_mixed *m = mw_calloc(1, sizeof *m);
+    struct mw_search_opts opts;
+    struct mw_err err = {0};
+    struct world w;
+
+    parse_world(&w, "format: 1\nmodel: {preset: llama3-70b}\n"
+                    "cluster: {system: jean-zay-a100, nodes: 1}\n"
+                    "workload: {seq: 4096, global_batch: 8}\n"
+                    "limits: {offload_optimizer: [1]}\n");
+    mw_search_opts_default(&opts);
+    assert_int_equal(mw_mixed_find(&w.scenario, w.db, "plain", systems, 1,
+                                   &opts, NULL, m, &err),
+                     MW_ENO);
+    assert_non_null(strstr(err.text, "host_memory"));
+    systems[0].n_nodes = 4;
+    assert_int_equal(mw_mixed_find(&w.scenario, w.db, "plain", systems, 1,
+                                   &opts, NULL, m, &err),
+                     MW_OK);
+    close_world(&w);
+    mw_free(m);
 }
 
 /* ---- places ----------------------------------------------------------------
@@ -297,6 +404,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_brute_force),
+        cmocka_unit_test(test_offload),
+        cmocka_unit_test(test_host_part),
+        cmocka_unit_test(test_host_memory),
         cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
