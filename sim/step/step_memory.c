@@ -180,7 +180,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
     double embedding = 0;
 
     if (n_units[MW_UNIT_HEAD] > 0) {
-        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        for (int unit = 0; unit < p->n_kinds; unit++) {
             gone[unit] = mw_unit_is_layer((enum mw_step_unit)unit)
                              ? p->size[MW_UNIT_HEAD].activation_bytes
                              : gone[unit];
@@ -197,7 +197,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
         }
     }
     if (n_units[MW_UNIT_MTP] > 0) {
-        for (int unit = 0; unit < MW_UNIT_COUNT; unit++) {
+        for (int unit = 0; unit < p->n_kinds; unit++) {
             gone[unit] += mw_unit_is_layer((enum mw_step_unit)unit)
                               ? p->size[MW_UNIT_MTP].activation_bytes
                               : 0;
@@ -235,7 +235,7 @@ static struct moment fullest_moment(const struct mw_step_price *p,
 /* Also under adapters, where the frozen weights are most of it. What ZeRO-3
  * has gathered and keeps is apart. */
 static double weight_bytes(const struct mw_step_price *p,
-                           const int n_units[MW_UNIT_COUNT], bool has_tied_twin,
+                           const int n_units[MW_UNIT_COUNT], int copies,
                            double *out_whole)
 {
     double dense = 0, expert = 0, share;
@@ -244,10 +244,9 @@ static double weight_bytes(const struct mw_step_price *p,
         dense += n_units[unit] * mw_unit_dense_bytes(p, &p->size[unit]);
         expert += n_units[unit] * mw_unit_expert_bytes(p, &p->size[unit]);
     }
-    if (has_tied_twin) {
-        dense += mw_step_copies_held(p, n_units) *
-                 (mw_step_tied_params(p) * p->weight_bytes +
-                  mw_step_tied_frozen_bytes(p));
+    if (copies > 0) {
+        dense += copies * (mw_step_tied_params(p) * p->weight_bytes +
+                           mw_step_tied_frozen_bytes(p));
     }
     *out_whole = dense + expert;
     share = mw_step_share(p, dense, expert) +
@@ -261,8 +260,7 @@ struct learning {
 };
 
 static struct learning learning_of(const struct mw_step_price *p,
-                                   const int n_units[MW_UNIT_COUNT],
-                                   bool has_tied_twin)
+                                   const int n_units[MW_UNIT_COUNT], int copies)
 {
     double dense = 0, expert = 0;
 
@@ -270,8 +268,8 @@ static struct learning learning_of(const struct mw_step_price *p,
         dense += n_units[unit] * p->size[unit].dense_params;
         expert += n_units[unit] * p->size[unit].expert_params;
     }
-    if (has_tied_twin) {
-        dense += mw_step_copies_held(p, n_units) * mw_step_tied_params(p);
+    if (copies > 0) {
+        dense += copies * mw_step_tied_params(p);
     }
     return (struct learning){dense + expert, mw_step_share(p, dense, expert)};
 }
@@ -422,11 +420,12 @@ void mw_stage_memory_of(const struct mw_step_price *p,
                         double activation_bytes, struct mw_stage_memory *out)
 {
     const int zero = p->layout->zero;
-    struct learning n = learning_of(p, n_units, has_tied_twin);
+    int copies = has_tied_twin ? mw_step_copies_held(p, n_units) : 0;
+    struct learning n = learning_of(p, n_units, copies);
     struct moment most = fullest_moment(p, n_units);
     double whole;
 
-    out->weight_bytes = weight_bytes(p, n_units, has_tied_twin, &whole);
+    out->weight_bytes = weight_bytes(p, n_units, copies, &whole);
     out->grad_bytes = p->grad_bytes * (zero >= 2 ? n.share : n.whole);
     out->optimizer_bytes = p->optimizer_bytes * (zero >= 1 ? n.share : n.whole);
     out->optimizer_bytes +=

@@ -29,10 +29,25 @@ enum mw_step_unit {
 
 /* Is it a layer of a kind (not embedding, head or multi-token prediction), is
  * it of experts, with a window beside others, not recomputed? */
-bool mw_unit_is_layer(enum mw_step_unit unit);
-bool mw_unit_is_moe(enum mw_step_unit unit);
-bool mw_unit_is_local(enum mw_step_unit unit);
-bool mw_unit_is_kept(enum mw_step_unit unit);
+static inline bool mw_unit_is_layer(enum mw_step_unit unit)
+{
+    return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD &&
+           unit != MW_UNIT_MTP && unit != MW_UNIT_COUNT;
+}
+static inline bool mw_unit_is_moe(enum mw_step_unit unit)
+{
+    return unit == MW_UNIT_MOE || unit == MW_UNIT_MOE_KEPT ||
+           unit == MW_UNIT_MOE_LOCAL || unit == MW_UNIT_MOE_LOCAL_KEPT;
+}
+static inline bool mw_unit_is_local(enum mw_step_unit unit)
+{
+    return unit >= MW_UNIT_DENSE_LOCAL;
+}
+static inline bool mw_unit_is_kept(enum mw_step_unit unit)
+{
+    return unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT ||
+           unit >= MW_UNIT_DENSE_LOCAL_KEPT;
+}
 /* The unit of layers of a kind. */
 enum mw_step_unit mw_unit_of(bool is_moe, bool is_local, bool is_kept);
 /* Layers of one kind, or of both, that n_units counts. */

@@ -65,29 +65,6 @@ int mw_step_unit_kinds(const struct mw_step_price *p)
                                                 : MW_UNIT_DENSE_KEPT;
 }
 
-bool mw_unit_is_layer(enum mw_step_unit unit)
-{
-    return unit != MW_UNIT_EMBEDDING && unit != MW_UNIT_HEAD &&
-           unit != MW_UNIT_MTP && unit != MW_UNIT_COUNT;
-}
-
-bool mw_unit_is_moe(enum mw_step_unit unit)
-{
-    return unit == MW_UNIT_MOE || unit == MW_UNIT_MOE_KEPT ||
-           unit == MW_UNIT_MOE_LOCAL || unit == MW_UNIT_MOE_LOCAL_KEPT;
-}
-
-bool mw_unit_is_local(enum mw_step_unit unit)
-{
-    return unit >= MW_UNIT_DENSE_LOCAL;
-}
-
-bool mw_unit_is_kept(enum mw_step_unit unit)
-{
-    return unit == MW_UNIT_DENSE_KEPT || unit == MW_UNIT_MOE_KEPT ||
-           unit >= MW_UNIT_DENSE_LOCAL_KEPT;
-}
-
 enum mw_step_unit mw_unit_of(bool is_moe, bool is_local, bool is_kept)
 {
     static const enum mw_step_unit units[2][2][2] = {

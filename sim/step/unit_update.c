@@ -124,12 +124,15 @@ struct mw_step_update mw_step_update_of(const struct mw_step_price *p,
         muon_s[1] += n * size->expert_muon_s;
         longest_s = n > 0 ? fmax(longest_s, size->longest_muon_s) : longest_s;
     }
-    if (has_tied_twin && p->work.lora_rank == 0) {
+    int copies = has_tied_twin && p->work.lora_rank == 0
+                     ? mw_step_copies_held(p, n_units)
+                     : 0;
+
+    if (copies > 0) {
         struct mw_param table = mw_step_tied_param(p);
 
         table = mw_param_shard_of(&table, p->layout);
-        bytes[0] += mw_step_copies_held(p, n_units) *
-                    mw_optimizer_more_bytes(o, &table);
+        bytes[0] += copies * mw_optimizer_more_bytes(o, &table);
     }
     if (p->layout->zero == 0) {
         return (struct mw_step_update){bytes[0] + bytes[1],

@@ -208,8 +208,10 @@ static struct owned owned_params(const struct mw_step_price *p,
         sum.tensors[0] += n_units[unit] * p->size[unit].dense_tensors;
         sum.tensors[1] += n_units[unit] * p->size[unit].expert_tensors;
     }
-    if (has_tied_twin) {
-        sum.dense += mw_step_copies_held(p, n_units) * mw_step_tied_params(p);
+    int copies = has_tied_twin ? mw_step_copies_held(p, n_units) : 0;
+
+    if (copies > 0) {
+        sum.dense += copies * mw_step_tied_params(p);
     }
     return sum;
 }
