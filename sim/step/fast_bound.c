@@ -317,10 +317,11 @@ enum mw_status mw_fast_bound_within(struct mw_fast *f,
     return MW_OK;
 }
 
-enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
-                                  const struct mw_layout *layout,
-                                  const int *layers, double *out_bytes,
-                                  struct mw_err *err)
+/* The price and the shape of a layout, with what its stages hold filled in. */
+static enum mw_status
+fill_memory(struct mw_fast *f, const struct mw_layout *layout,
+            const int *layers, const struct mw_step_price **out_price,
+            const struct mw_fast_shape **out_shape, struct mw_err *err)
 {
     const struct mw_step_price *p = mw_fast_price_of(f, layout);
     const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
@@ -330,6 +331,23 @@ enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
     }
     find_holders(f, shape);
     mw_fast_fill_stages(f, p, layers, false);
+    *out_price = p;
+    *out_shape = shape;
+    return MW_OK;
+}
+
+enum mw_status mw_fast_peak_bytes(struct mw_fast *f,
+                                  const struct mw_layout *layout,
+                                  const int *layers, double *out_bytes,
+                                  struct mw_err *err)
+{
+    const struct mw_step_price *p;
+    const struct mw_fast_shape *shape;
+    enum mw_status status = fill_memory(f, layout, layers, &p, &shape, err);
+
+    if (status != MW_OK) {
+        return status;
+    }
     *out_bytes = peak_bytes(f, p, shape, shape->held, NULL);
     return MW_OK;
 }
@@ -339,14 +357,13 @@ enum mw_status mw_fast_stage_bytes(struct mw_fast *f,
                                    const int *layers, double *out_bytes,
                                    struct mw_err *err)
 {
-    const struct mw_step_price *p = mw_fast_price_of(f, layout);
-    const struct mw_fast_shape *shape = mw_fast_shape_of(f, layout, true);
+    const struct mw_step_price *p;
+    const struct mw_fast_shape *shape;
+    enum mw_status status = fill_memory(f, layout, layers, &p, &shape, err);
 
-    if (shape->status != MW_OK) {
-        return mw_fail(err, shape->status, "%s", shape->text);
+    if (status != MW_OK) {
+        return status;
     }
-    find_holders(f, shape);
-    mw_fast_fill_stages(f, p, layers, false);
     for (int d = 0; d < shape->n_stages; d++) {
         struct mw_stage_memory memory;
 

@@ -7,30 +7,13 @@
 
 #include "base/csv.h"
 #include "hwdb/hwdb.h"
+#include "hwdb_loaded.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FP32, TF32, BF16, FP16, FP8, FP4 };
-
-static int load(void **state)
-{
-    struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
-    *state = db;
-    return 0;
-}
-
-static int unload(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 static const struct mw_gpu *gpu(const struct mw_hwdb *db, const char *name)
 {
@@ -339,5 +322,6 @@ int main(void)
         cmocka_unit_test(test_data_folder_from_the_environment)};
     unsetenv("MESHWRIGHT_HWDB");
     unsetenv("MESHWRIGHT_DATA");
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, hwdb_loaded_setup,
+                                  hwdb_loaded_teardown);
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "hwdb/measured.h"
+#include "hwdb_loaded.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -16,24 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int load(void **state)
-{
-    struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
-    *state = db;
-    return 0;
-}
-
-static int unload(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 static struct mw_kernel_table table_of(const struct mw_hwdb *db,
                                        const char *device, const char *op,
@@ -563,5 +546,6 @@ int main(void)
         cmocka_unit_test(test_threads_read_the_same),
         cmocka_unit_test(test_wrong_rows_are_named),
         cmocka_unit_test(test_a_device_is_read_when_asked_for)};
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, hwdb_loaded_setup,
+                                  hwdb_loaded_teardown);
 }

@@ -5,29 +5,12 @@
 #include "mw_test.h"
 
 #include "hwdb/profile.h"
+#include "hwdb_loaded.h"
 #include "hwdb_overlay.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static int load(void **state)
-{
-    struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
-    *state = db;
-    return 0;
-}
-
-static int unload(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 static struct mw_profile profile(const struct mw_hwdb *db,
                                  const char *framework, const char *version,
@@ -221,5 +204,6 @@ int main(void)
         cmocka_unit_test(test_unknown_framework),
         cmocka_unit_test(test_an_overlay_adds_and_replaces),
         cmocka_unit_test(test_wrong_rows)};
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, hwdb_loaded_setup,
+                                  hwdb_loaded_teardown);
 }

@@ -4,30 +4,12 @@
 #include "mw_test.h"
 
 #include "hwdb/recipe.h"
+#include "hwdb_loaded.h"
 #include "hwdb_overlay.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static int load(void **state)
-{
-    struct mw_err err = {0};
-    struct mw_hwdb *db = NULL;
-
-    if (mw_hwdb_load(NULL, &db, &err) != MW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return -1;
-    }
-    *state = db;
-    return 0;
-}
-
-static int unload(void **state)
-{
-    mw_hwdb_free(*state);
-    return 0;
-}
 
 /* DeepSeek-V3 on B200 in Megatron-Bridge 26.04.01, which asks for another
  * layout than 26.04 did and repeats the dense MLPs for it. */
@@ -204,5 +186,6 @@ int main(void)
         cmocka_unit_test(test_an_overlay_adds),
         cmocka_unit_test(test_wrong_rows)};
 
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, hwdb_loaded_setup,
+                                  hwdb_loaded_teardown);
 }
