@@ -154,6 +154,15 @@ struct mw_search_result {
     size_t n_plans;
 };
 
+/* Simulates a plan by the event form and sets what comes of it in c: step time,
+ * fullest rank, MFU, bytes that a node's ranks offload (all as much as the
+ * fullest). c is left alone where it fails, as mw_step_simulate does. */
+enum mw_status mw_candidate_simulate(const struct mw_scenario *scenario,
+                                     const struct mw_plan *plan,
+                                     const struct mw_cost_ctx *ctx,
+                                     struct mw_candidate *c,
+                                     struct mw_err *err);
+
 /*
  * Searches. MW_ENO (err gets the counts and the nearest miss) when nothing is
  * feasible; *out is filled all the same and must be released in either case.

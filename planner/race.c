@@ -98,7 +98,7 @@ static bool is_pressed(const struct search *s)
 }
 
 /* What the ranks of a node offload, all as much as the fullest. */
-static double host_bytes_of(const struct search *s,
+static double host_bytes_of(const struct mw_cost_ctx *ctx,
                             const struct mw_step_result *step)
 {
     double most = 0;
@@ -106,24 +106,24 @@ static double host_bytes_of(const struct search *s,
     for (int d = 0; d < step->n_stages; d++) {
         most = fmax(most, step->memory[d].host_bytes);
     }
-    return most * s->ctx->gpus_per_node;
+    return most * ctx->gpus_per_node;
 }
 
-static enum mw_status simulate(const struct search *s,
-                               const struct mw_scenario *scenario,
-                               const struct mw_plan *plan,
-                               struct mw_candidate *c, struct mw_err *err)
+enum mw_status mw_candidate_simulate(const struct mw_scenario *scenario,
+                                     const struct mw_plan *plan,
+                                     const struct mw_cost_ctx *ctx,
+                                     struct mw_candidate *c, struct mw_err *err)
 {
     struct mw_step_opts opts = {.no_breakdown = true};
     struct mw_step_result step;
     enum mw_status status =
-        mw_step_simulate(scenario, plan, s->ctx, &opts, &step, err);
+        mw_step_simulate(scenario, plan, ctx, &opts, &step, err);
 
     if (status == MW_OK) {
         c->step_time_s = step.step_time_s;
         c->peak_bytes = step.peak_bytes;
         c->mfu = step.mfu;
-        c->host_bytes = host_bytes_of(s, &step);
+        c->host_bytes = host_bytes_of(ctx, &step);
         c->is_simulated = true;
         mw_step_result_release(&step);
     }
@@ -135,7 +135,8 @@ static enum mw_status place(const struct search *s, struct mw_plan *plan,
                             struct mw_candidate *c, struct mw_err *err)
 {
     struct mw_node_order order = {.nodes = c->nodes};
-    enum mw_status status = simulate(s, &s->bare, plan, c, err);
+    enum mw_status status =
+        mw_candidate_simulate(&s->bare, plan, s->ctx, c, err);
 
     c->bare_s = c->step_time_s;
     if (status != MW_OK || mw_race_is_beaten(s, c->bare_s, c->peak_bytes)) {
@@ -163,7 +164,7 @@ static void simulate_one(const struct search *s, struct mw_candidate *c,
         status = place(s, &plan, c, err);
     }
     if (status == MW_OK && (!s->is_placed || c->is_simulated)) {
-        simulate(s, s->scenario, &plan, c, err);
+        mw_candidate_simulate(s->scenario, &plan, s->ctx, c, err);
     }
     mw_plan_release(&plan);
 }

@@ -9,7 +9,6 @@
 #include "planner/rules.h"
 #include "sim/step/fast.h"
 
-#include <math.h>
 #include <string.h>
 
 struct builder {
@@ -78,39 +77,17 @@ static void put_counts(struct mw_layout *l, const int *layers,
     }
 }
 
-/* Of a node whose ranks offload as much as the one that offloads most. */
-static double host_bytes_of(const struct builder *b,
-                            const struct mw_step_result *step)
-{
-    double most = 0;
-
-    for (int d = 0; d < step->n_stages; d++) {
-        most = fmax(most, step->memory[d].host_bytes);
-    }
-    return most * b->ctx->gpus_per_node;
-}
-
 static enum mw_status simulate(const struct builder *b, struct mw_candidate *c,
                                struct mw_err *err)
 {
     struct mw_plan plan;
-    struct mw_step_opts opts = {.no_breakdown = true};
-    struct mw_step_result step;
     enum mw_status status =
         mw_plan_make(b->scenario, &c->layout, c->layers, &plan, err);
 
     if (status != MW_OK) {
         return status;
     }
-    status = mw_step_simulate(b->scenario, &plan, b->ctx, &opts, &step, err);
-    if (status == MW_OK) {
-        c->step_time_s = step.step_time_s;
-        c->peak_bytes = step.peak_bytes;
-        c->mfu = step.mfu;
-        c->host_bytes = host_bytes_of(b, &step);
-        c->is_simulated = true;
-        mw_step_result_release(&step);
-    }
+    status = mw_candidate_simulate(b->scenario, &plan, b->ctx, c, err);
     mw_plan_release(&plan);
     return status;
 }
